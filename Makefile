@@ -65,7 +65,7 @@ quickstart: ## measure softmax against linear attention on this machine and draw
 	$(measuring_programs)
 	@build/attnbench sweep quickstart --out $(QUICKSTART) --resume stale >/dev/null
 	@build/attnbench table $(QUICKSTART)
-	@[ $(QUICKSTART)/quickstart.png -nt $(QUICKSTART)/records.jsonl ] || $(PYTHON) plots/quickstart.py $(QUICKSTART) >/dev/null
+	@[ $(QUICKSTART)/quickstart.png -nt $(QUICKSTART)/records.jsonl ] || $(PYTHON) plots/run.py quickstart $(QUICKSTART) >/dev/null
 	@echo; echo "Every case was measured in three rounds. The interval is the range of the three processes."
 	@echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
 	@echo "try next: build/attnbench measure linear --query-len 4096 --causal"
@@ -101,10 +101,10 @@ reproduce: build ## run the paper's experiments with whole models in sizes for t
 	@experiments/reproduce trainings $(if $(MINUTES),--minutes $(MINUTES))
 
 figures: build ## draw all figures again from the records in results/, and write the numbers that pages quote
-	@$(PYTHON) plots/renew_pages.py
+	@$(PYTHON) plots/run.py renew-pages
 
 check-results: build ## check that the folders of results/ hold together, and say how to renew one that does not
-	@$(PYTHON) plots/check_results.py
+	@$(PYTHON) plots/run.py check-results
 
 site: setup ## build the documents as a site: build/site/index.html
 	$(configure)

@@ -24,7 +24,7 @@ constexpr size_t kMaxOutputBytes = size_t{1} << 24;
 // The exit codes of the scripts.
 constexpr int kRefused = 2, kMissingPackage = 3;
 
-std::string path_of(const Script& script) { return (project_folder() / "plots" / (script.name + ".py")).string(); }
+std::string entry_path() { return (project_folder() / "plots/run.py").string(); }
 
 // The Python that the build was configured with. CMake writes its path to a file, and not into this program, because an installed
 // program must not depend on the folders of its build.
@@ -46,15 +46,15 @@ std::string python_of(const Script& script) {
 }
 
 std::vector<std::string> words_of(const Script& script) {
-  std::vector<std::string> words = {python_of(script), path_of(script)};
+  std::vector<std::string> words = {python_of(script), entry_path(), script.name};
   words.insert(words.end(), script.arguments.begin(), script.arguments.end());
   return words;
 }
 
-// What the script wrote to standard error without its name in front and the line end.
+// What plots/run.py wrote to standard error without its name in front and the line end.
 std::string message_in(std::string text, const Script& script) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
-  const auto prefix = script.name + ".py: ";
+  const auto prefix = "run.py " + script.name + ": ";
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
@@ -76,7 +76,7 @@ std::string project_python() { return python_of({}); }
 std::string command_text(const Script& script) { return shell_text(words_of(script)); }
 
 std::string run_script(const Script& script) {
-  const auto path = path_of(script), python = python_of(script);
+  const auto path = entry_path(), python = python_of(script);
   const auto missing = [&](const std::string& what, const std::string& advice) {
     throw UsageError(fmt::format("{}; {}, and then run\n  {}", what, advice, command_text(script)));
   };

@@ -1,4 +1,4 @@
-// Runs the Python scripts in plots/, which draw figures and print the verdicts.
+// Runs plots/run.py, which draws figures and prints the verdicts.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace attnbench {
 
 // A script and what it is started with.
 struct Script {
-  std::string name;                               // such as "plot", which is plots/plot.py
+  std::string name;                               // of an entry of plots/run.py, such as "plot"
   std::vector<std::string> arguments;             // as on the command line
   std::string python = {};                        // the program; empty for that of the project
   std::string packages = "numpy and matplotlib";  // what it needs, for the help and for the message that one of them is missing

@@ -4,40 +4,35 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnplots import chart, cli, columns, style
-from attnplots.chart import Request
-from attnplots.columns import Table
-from attnplots.records import RecordsError
+from attnplots.figures import chart
+from attnplots.figures.chart import Request
+from attnplots.marks import files
+from attnplots.records import columns
+from attnplots.records.columns import Table
+from attnplots.records.options import add_methods, chosen_methods
+
 
 SWEEP_NAME = "plot"
 TRAINING_NAME = "curves"
 
 
-def main(script: str, arguments: Sequence[str] | None = None) -> int:
-    """Draws the figure; returns 0, or 2 after an error on stderr."""
-    options = _parser().parse_args(arguments)
-    try:
-        drawn = columns.only_folder(options.folder)
-        table = columns.load(drawn)
-        if options.methods:
-            chosen = cli.chosen_methods((line["method"] for line in table.lines), options.methods)
-            table = table.where(lambda line: line["method"] in chosen)
-        if options.filter:
-            table = columns.filtered(table, options.filter)
-        folder, name, kinds = cli.target_of(options.out or drawn)
-        with style.context(options.width):
-            figure = chart.draw(table, _request(table, options))
-            usual = TRAINING_NAME if table.is_training else SWEEP_NAME
-            cli.save({name or usual: figure}, folder, kinds)
-    except (RecordsError, OSError) as error:
-        return cli.refuse(script, error)
-    return 0
+def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Draws the figure."""
+    options = _parse(parser, arguments)
+    drawn = columns.only_folder(options.folder)
+    table = columns.load(drawn)
+    if options.methods:
+        chosen = chosen_methods((line["method"] for line in table.lines), options.methods)
+        table = table.where(lambda line: line["method"] in chosen)
+    if options.filter:
+        table = columns.filtered(table, options.filter)
+    folder, name, kinds = files.target_of(options.out or drawn)
+    usual = TRAINING_NAME if table.is_training else SWEEP_NAME
+    described = chart.describe(table, _request(table, options))
+    files.save({name or usual: described}, folder, options.width, kinds)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description="Draws a folder that `attnbench sweep` or `attnbench train` has written."
-    )
+def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of records or curves")
     parser.add_argument(
         "--x",
@@ -53,9 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         "are only ratios; for trainings validation_loss)",
     )
     parser.add_argument(
-        "--series",
-        metavar="COLUMN",
-        help="column that has a line for each of its values (default: method)",
+        "--series", metavar="COLUMN", help="column that has a line for each of its values (default: method)",
     )
     parser.add_argument(
         "--facet",
@@ -76,9 +69,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE_OR_DIR",
         help="file that ends in .pdf, .svg or .png, or folder for all three (default: FOLDER)",
     )
-    cli.add_methods(parser)
-    cli.add_width(parser)
-    return parser
+    add_methods(parser)
+    files.add_width(parser)
+    return parser.parse_args(arguments)
 
 
 def _request(table: Table, options: argparse.Namespace) -> Request:

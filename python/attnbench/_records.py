@@ -66,9 +66,9 @@ def plotting_module(name: str) -> "ModuleType":
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, Any]) -> pd.DataFrame:
-    """A data frame of records with the columns of a schema (attnplots.schema.Column)."""
+    """A data frame of records with the columns of a schema (attnplots.records.schema.Column)."""
     listed = list(rows)
-    types = plotting_module("schema").TYPES
+    types = plotting_module("records.schema").TYPES
     dtypes = {types[name]: dtype for name, dtype in _DTYPES.items()}
     return pd.DataFrame(
         {
@@ -110,7 +110,7 @@ def _environment(folder: Path) -> dict[str, Any]:
 
 
 def _frame_of_folder(folder: Path, environment: dict[str, Any]) -> pd.DataFrame:
-    found = plotting_module("records").read(folder)
+    found = plotting_module("records.records").read(folder)
     said = environment.get("environment")
     said = said if isinstance(said, dict) else {}
     known = {

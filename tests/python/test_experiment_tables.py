@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "plots"))
-tables = importlib.import_module("attnplots.experiment_tables")
+tables = importlib.import_module("attnplots.published.experiment_tables")
 
 ENVIRONMENT = {"environment": {"cpu_model": "A CPU", "processors": 2, "revision": "abc"}}
 WHERE = "A CPU, 2 processors on 2026-11-25, revision abc."

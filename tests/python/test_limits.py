@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from test_plots import PLOTS, ROOT, measured, refusal, run, write
+from test_plots import ROOT, measured, refusal, run, write
 
-SCRIPT = PLOTS / "limits.py"
+SCRIPT = "limits"
 RATES = [
     {"fma_float32_gflop_s": 480.0, "fma_float32_avx2_gflop_s": 240.0},
     {"fma_float32_gflop_s": 500.0, "fma_float32_avx2_gflop_s": 250.0},

@@ -105,7 +105,7 @@ def test_the_last_record_of_a_case_counts(copy):
 
 
 def test_columns_of_a_schema_beside_the_records_are_read(copy):
-    schema = json.loads((ROOT / "plots/attnplots/schema.json").read_text())
+    schema = json.loads((ROOT / "plots/attnplots/records/schema.json").read_text())
     schema["columns"].append({"name": "window", "type": "integer", "unit": "", "group": "case"})
     (copy / "schema.json").write_text(json.dumps(schema))
     change_records(copy, window=64)

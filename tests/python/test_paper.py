@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from conftest import ROOT, Cli
 from matplotlib.colors import to_hex
-from test_plots import MAGIC, PLOTS, SCHEMA, clear_labels, measured, missing, records, style, texts
+from test_plots import MAGIC, SCHEMA, clear_labels, entry, figure_of, measured, missing, records, sheet, texts, style
 from test_verdicts import generation, training, write
 
 grid, images, paper, paper_tables, panel, split = (
-    importlib.import_module(f"attnplots.{name}") for name in ("grid", "images", "paper", "paper_tables", "panel", "split")
+    importlib.import_module(f"attnplots.{name}") for name in ("marks.grid", "figures.images", "published.paper", "published.paper_tables", "marks.panel", "figures.split")
 )
-SCRIPT = str(PLOTS / "paper.py")
 # By figure: the ends of its file names with the results of the project.
 ENDS = {name: ("",) for name in paper.FIGURES} | {"figure5": ("-digits", "-speech-short")}
 # The widths of a column and of a page of a paper, 3.25 and 6.75 inches, in points.
@@ -46,7 +45,7 @@ def files_of(build, made_once):
 
 def refused(capsys, *words):
     """The error that the command ends with, which is one line."""
-    code = paper.main(SCRIPT, [str(word) for word in words])
+    code = entry.run(ROOT, "paper", [str(word) for word in words], "paper.py")
     out, told = capsys.readouterr()
     assert (code, out) == (2, "") and told.count("\n") == 1, told
     return told
@@ -171,10 +170,10 @@ def test_a_method_with_options_looks_like_the_one_without_unless_both_are_there(
 def test_texts_of_a_linear_axis_are_evenly_spaced(tmp_path):
     values = [0, 500, 1000, 1500, 2000, 2500]
     for wide, kept in ((400, values), (110, [0, 1000, 2000]), (50, [0, 1500])):
-        with style.context("page"):
-            figure = paper.split.sheet.figure()
-            paper.split.sheet.size(figure, 100)
-            frame = paper.split.Box(30, 20, 30 + wide, 90)
+        with sheet.context("page"):
+            figure = sheet.figure()
+            sheet.size(figure, 100)
+            frame = panel.Box(30, 20, 30 + wide, 90)
             texts_of = [f"{value:,}" for value in values]
             axes = panel.empty_axes(figure, frame, (0, 2600), (0, 1), (values, texts_of), ([], []), (False, False))
             grid._thin_ticks(figure, axes, grid.Scale((0, 2600), (values, texts_of), logarithmic=False))
@@ -214,8 +213,8 @@ def test_a_part_counts_as_far_as_the_peak_has_room_for_it():
 
 
 def drawn_split(rows, width="page"):
-    with style.context(width):
-        figure = split.draw(records.Records(rows, SCHEMA))
+    with sheet.context(width):
+        figure = figure_of(split.describe(records.Records(rows, SCHEMA)))
         figure.draw_without_rendering()
     return figure
 
@@ -284,7 +283,7 @@ ON = {"cpu": "s/image on the CPU", "cuda": "s/image on the GPU"}
 
 @pytest.mark.parametrize("number", paper_tables.NUMBERS)
 def test_a_table_has_every_number_of_the_paper(number):
-    text = paper_tables.of_paper(number, ROOT / "results", ROOT).text("markdown")
+    text = paper_tables.paper_table(number, ROOT / "results", ROOT).text("markdown")
     assert text.startswith(f"Table {number} of Transformers are RNNs (arXiv 2006.16236)")
     head, rows = markdown_table(text)
     shown = {}
@@ -305,10 +304,10 @@ def test_a_table_has_every_number_of_the_paper(number):
 
 
 def test_the_papers_digits_are_kept():
-    text = paper_tables.of_paper("5", ROOT / "results", ROOT).text("markdown")
+    text = paper_tables.paper_table("5", ROOT / "results", ROOT).text("markdown")
     (row,) = [cells(line) for line in text.splitlines() if line.startswith("| cifar10 | softmax ")]
     assert row[2] == "8651.4" and row[4:] == ["300.1", "–"]
-    assert "3.40" in paper_tables.of_paper("2", ROOT / "results", ROOT).text("markdown")
+    assert "3.40" in paper_tables.paper_table("2", ROOT / "results", ROOT).text("markdown")
 
 
 @pytest.fixture
@@ -334,13 +333,13 @@ def test_our_numbers_are_beside_those_of_the_paper_with_what_they_were_measured_
     assert "- [a]: cpu, batch 1, 2 threads, extrapolated (speed/machine; Some_CPU" in done.stdout
     assert "- [c]: cuda, batch 1 (speed/machine; " in done.stdout
     assert "- –: not measured; to measure: `attnbench latency mnist` on a GPU, `attnbench latency mnist`" in done.stdout
-    _, rows = markdown_table(paper_tables.of_paper("1", made, ROOT).text("markdown"))
+    _, rows = markdown_table(paper_tables.paper_table("1", made, ROOT).text("markdown"))
     assert rows[0][:4] == ["mnist", "softmax", "0.621", "0.800 (0.700–0.900) [a]"], "median and range of the seeds"
     assert "1.500 [" in rows[3][3]
-    text = paper_tables.of_paper("1", made, ROOT).text("markdown")
+    text = paper_tables.paper_table("1", made, ROOT).text("markdown")
     assert "]: digits in place of mnist, cpu (trained/machine)." in text
     assert "[a]: cpu, median and range of 3 seeds (trained/machine)." in text
-    assert "123500 [" in paper_tables.of_paper("3", made, ROOT).text("markdown"), "no exponents"
+    assert "123500 [" in paper_tables.paper_table("3", made, ROOT).text("markdown"), "no exponents"
 
 
 def braces_balance(text):
@@ -378,7 +377,7 @@ def check_latex(text):
 
 @pytest.mark.parametrize("number", paper_tables.NUMBERS)
 def test_latex_has_the_same_cells_as_markdown(number):
-    table = paper_tables.of_paper(number, ROOT / "results", ROOT)
+    table = paper_tables.paper_table(number, ROOT / "results", ROOT)
     _, rows = markdown_table(table.text("markdown"))
     plain = [
         [re.sub(r"\\textsuperscript\{(\w+)\}", r" [\1]", cell).replace("\\%", "%").replace("--", "–") for cell in row]
@@ -390,7 +389,7 @@ def test_latex_has_the_same_cells_as_markdown(number):
 def test_latex_escapes_what_comes_from_files(attnbench, made):
     text = attnbench("paper", "table5", "--results", made, "--format", "latex").stdout
     check_latex(text)
-    assert r"Some\_CPU 100 \% \& \#1 $\pm$ \{x\} \textbackslash{}u4e2d" in text
+    assert r"Some\_CPU 100 \% \& \#1 $\pm$ \{x\} U+4E2D" in text
     assert r"to measure: \texttt{attnbench latency mnist} on a GPU" in text
 
 

@@ -11,11 +11,23 @@ import pytest
 from conftest import ROOT
 from test_cli_train import write_training
 from test_plots import (
-    MAGIC, PLOTS, clear_labels, every_outcome, measured, missing, refusal, run, style, texts, write,
-)  # fmt: skip
+    MAGIC,
+    PLOTS,
+    clear_labels,
+    every_outcome,
+    figure_of,
+    measured,
+    missing,
+    refusal,
+    run,
+    sheet,
+    style,
+    texts,
+    write,
+)
 
-chart, columns = (importlib.import_module(f"attnplots.{name}") for name in ("chart", "columns"))
-SCRIPT = PLOTS / "plot.py"
+chart, columns = (importlib.import_module(f"attnplots.{name}") for name in ("figures.chart", "records.columns"))
+SCRIPT = "plot"
 ENVIRONMENT = {
     "revision": "0123456789ab", "dirty": True, "build": "CPU Release", "compiler": "GNU 12.2.0",
     "torch_version": "2.11.0", "cpu_model": "Some CPU", "processors": 2,
@@ -53,8 +65,8 @@ def drawn(folder, conditions=(), **wanted):
     """The figure of a folder; `wanted` replaces what is drawn by default."""
     table = columns.filtered(columns.load(folder), conditions)
     usual = chart.default_request(table)
-    with style.context():
-        figure = chart.draw(table, chart.Request(**(vars(usual) | wanted)))
+    with sheet.context():
+        figure = figure_of(chart.describe(table, chart.Request(**(vars(usual) | wanted))))
         figure.draw_without_rendering()
     return figure
 
@@ -372,40 +384,40 @@ def test_the_script_gets_every_option(attnbench, tmp_path):
     python = fake_python(tmp_path / "python", 'printf "%s\\n" "$@"')
     options = ["x=a", "x=b", "y=c", "series=d", "facet=e", "facet=f", "filter=g=1", "filter=h=i j", "out=k"]
     done = attnbench("plot", "folder", "--python", python, *[f"--{option}" for option in options])
-    assert done.stdout.splitlines() == [f"{ROOT}/plots/plot.py", *[f"--{option}" for option in options], "--", "folder"]
+    assert done.stdout.splitlines() == [f"{ROOT}/plots/run.py", "plot", *[f"--{option}" for option in options], "--", "folder"]
     done = attnbench("verdicts", "folder", "--python", python, "--claims=a")
-    assert done.stdout.splitlines() == [f"{ROOT}/plots/verdicts.py", "--claims=a", "--format=text", "--", "folder"]
+    assert done.stdout.splitlines() == [f"{ROOT}/plots/run.py", "verdicts", "--claims=a", "--format=text", "--", "folder"]
 
 
 def test_without_python_the_command_to_run_is_printed(attnbench, tmp_path):
     folder = write_curves(tmp_path / "a set", points())
     error = attnbench("plot", folder, "--python", tmp_path / "none", code=2).stderr
     assert f"no Python at {tmp_path}/none" in error
-    assert f"{tmp_path}/none {ROOT}/plots/plot.py -- '{folder}'" in error
+    assert f"{tmp_path}/none {ROOT}/plots/run.py plot -- '{folder}'" in error
 
 
 def test_without_matplotlib_the_command_to_run_is_printed(attnbench, tmp_path):
     folder = write_curves(tmp_path / "it's", points())
-    python = fake_python(tmp_path / "python", 'echo "plot.py: No module named matplotlib" >&2; exit 3')
+    python = fake_python(tmp_path / "python", 'echo "run.py plot: No module named matplotlib" >&2; exit 3')
     error = attnbench("plot", folder, "--python", python, code=2).stderr
     assert "No module named matplotlib" in error and "requirements.txt" in error
-    assert f"{python} {ROOT}/plots/plot.py -- '{tmp_path}/it'\\''s'" in error
+    assert f"{python} {ROOT}/plots/run.py plot -- '{tmp_path}/it'\\''s'" in error
 
 
 def test_the_script_says_with_its_exit_code_that_a_package_is_missing(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('No module named matplotlib', name='matplotlib')")
-    for script in ("plot.py", "verdicts.py"):
+    for name in ("plot", "images"):
         done = subprocess.run(
-            [sys.executable, PLOTS / script, tmp_path], capture_output=True, text=True, check=False,
+            [sys.executable, PLOTS / "run.py", name, tmp_path], capture_output=True, text=True, check=False,
             env={"PYTHONPATH": str(tmp_path)},
         )  # fmt: skip
-        assert (done.returncode, done.stderr) == (3, f"{script}: No module named matplotlib\n")
+        assert (done.returncode, done.stderr) == (3, f"run.py {name}: No module named matplotlib\n")
 
 
 def test_a_script_that_breaks_is_an_error_that_says_how(attnbench, tmp_path):
     folder = write_curves(tmp_path / "set", points())
     python = fake_python(tmp_path / "python", "echo broken >&2; exit 5")
-    assert "plot.py ended with exit code 5; it said: broken" in attnbench("plot", folder, "--python", python, code=2).stderr
+    assert "run.py ended with exit code 5; it said: broken" in attnbench("plot", folder, "--python", python, code=2).stderr
     python = fake_python(tmp_path / "python", "kill -9 $$")
     assert "ended by signal 9; it said: nothing" in attnbench("plot", folder, "--python", python, code=2).stderr
 

@@ -1,13 +1,13 @@
-"""Tests of plots/images.py: the grids of images that it draws, and the arrays that it refuses."""
+"""Tests of the figure `images`: the grids of images that it draws, and the arrays that it refuses."""
 
 import importlib
 
 import numpy as np
 import pytest
-from test_plots import MAGIC, PLOTS, refusal, run, style, texts
+from test_plots import MAGIC, figure_of, refusal, run, sheet, texts
 
-images = importlib.import_module("attnplots.images")
-SCRIPT = PLOTS / "images.py"
+images = importlib.import_module("attnplots.figures.images")
+SCRIPT = "images"
 
 
 def samples(count, side=8, colours=False):
@@ -29,8 +29,8 @@ def save(folder, **arrays):
 
 
 def drawn(folder):
-    with style.context():
-        figure = images.draw(images.load(folder), {})
+    with sheet.context():
+        figure = figure_of(images.describe(images.load(folder), {}))
         figure.draw_without_rendering()
     return figure
 
@@ -54,7 +54,7 @@ def test_samples_fill_rows_of_sixteen_for_each_method(tmp_path):
 
 
 def test_at_most_four_rows_of_a_method_are_shown(tmp_path):
-    assert len(shown(drawn(save(tmp_path, samples_linear=samples(100))))) == 64
+    assert len(shown(drawn(save(tmp_path, samples_linear=samples(100))))) == 32
 
 
 def test_completions_are_rows_of_occluded_completed_and_original(tmp_path):
@@ -98,7 +98,7 @@ def test_a_line_joins_the_name_of_a_method_to_all_of_its_rows(tmp_path):
     (low, high) = sorted(brackets[0][:, 1])
     height = 72 * figure.get_figheight()
     rows = sorted({axes.get_position().y0 * height for axes in figure.axes})
-    assert low == pytest.approx(rows[1]) and high > rows[3], "from the last row of softmax to its first"
+    assert low == pytest.approx(rows[1]) and high > rows[2], "from the last row of softmax to its first"
     figure = drawn(save(tmp_path / "long", **{"samples_lsh-4-of-a-long-name": samples(3)}))
     box = figure.bbox
     assert all(text.get_window_extent().x1 <= min(a.get_window_extent().x0 for a in figure.axes) and text.get_window_extent().x0 >= box.x0

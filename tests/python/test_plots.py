@@ -15,15 +15,6 @@ from matplotlib.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
-# The scripts that draw the records of a folder; gate.py draws a calibration, repeat.py two folders,
-# images.py arrays, image-speed.py generations, rivals.py ratios, quality.py errors of rows,
-# gpu-grid.py the records of a GPU (test_plots_rates.py); limits.py, summary.py and verdicts.py print tables, report.py writes a page, and check_results.py
-# and renew_pages.py read all of results/.
-OTHERS = (
-    "gate", "repeat", "images", "image-speed", "rivals", "quality", "gpu-grid", "limits", "paper", "report", "summary", "verdicts",
-    "check_results", "renew_pages",
-)  # fmt: skip
-SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in OTHERS)
 # By script that draws several sheets: the ends of their names for every_outcome() in both passes.
 SHEETS = {
     "methods": ("-forward", "-forward-backward"),
@@ -33,11 +24,13 @@ SHEETS = {
 COMMITTED_SHEETS = {"methods": 3, "cpu-kernels": 4}
 sys.path.insert(0, str(PLOTS))
 
-certainty, curves, labels, records, scaling, schema, style, ticks = (
+certainty, curves, entry, files, labels, records, scaling, schema, sheet, style, ticks = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("certainty", "curves", "labels", "records", "scaling", "schema", "style", "ticks")
+    for name in ("records.certainty", "records.rows", "entry", "marks.files", "marks.labels", "records.records", "figures.scaling", "records.schema", "marks.sheet", "figures.style", "figures.ticks")
 )
 SCHEMA = schema.read(schema.COPY)
+# The figures of the times and rates of records; the others have tests of their own.
+SCRIPTS = ("cpu-kernels", "decode", "figure1", "latency", "methods", "quickstart")
 
 MAGIC = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG\r\n\x1a\n"}
 CEILINGS = dict.fromkeys(
@@ -126,18 +119,35 @@ def test_a_pairing_that_holds_a_reason_is_read_into_columns_of_its_own(tmp_path,
 
 
 def run(script, *arguments):
-    command = [sys.executable, str(script), *map(str, arguments)]
+    command = [sys.executable, str(PLOTS / "run.py"), script, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+
+
+def starter(root, name):
+    """A function that draws the figure `name` in a project of its own at `root`."""
+    plots = root / "plots"
+    plots.mkdir(parents=True)
+    (plots / "attnplots").symlink_to(PLOTS / "attnplots")
+    (plots / "run.py").write_text((PLOTS / "run.py").read_text())
+    command = [sys.executable, plots / "run.py", name]
+    return lambda: subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
 def split(rows):
     return curves.split_rows(records.Records(rows, SCHEMA))
 
 
-def drawn(rows, draw=scaling.draw):
-    """The figure that `draw` makes of the records."""
-    with style.context():
-        figure = draw(records.Records(rows, SCHEMA))
+def figure_of(described):
+    """The figure of a description, or those of several by their names."""
+    if isinstance(described, dict):
+        return {name: files.draw(one) for name, one in described.items()}
+    return files.draw(described)
+
+
+def drawn(rows, describe=scaling.describe):
+    """The figure of what `describe` makes of the records."""
+    with sheet.context():
+        figure = figure_of(describe(records.Records(rows, SCHEMA)))
         figure.draw_without_rendering()
     return figure
 
@@ -157,7 +167,7 @@ def clear_labels(figure):
     renderer = FigureCanvasAgg(figure).get_renderer()
     names = [text for text in figure.findobj(Text) if text.get_gid() == "label"]
     # Outside this context the letters of a text have other distances.
-    with style.context():
+    with sheet.context():
         boxes = [text.get_window_extent(renderer) for text in names]
     for i, box in enumerate(boxes):
         assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
@@ -179,14 +189,14 @@ def refusal(script, *arguments):
     return result.stderr
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_each_figure_is_written_as_three_files_beside_the_records(script, tmp_path):
     folder = write(tmp_path / "set", every_outcome() + every_outcome("forward_backward"))
-    if script.stem == "cpu-kernels":
+    if script == "cpu-kernels":
         (folder / "environment.json").write_text(json.dumps({"ceilings": CEILINGS}))
     result = run(script, folder)
     assert result.returncode == 0, result.stderr
-    stems = [f"{script.stem}{end}" for end in SHEETS.get(script.stem, ("",))]
+    stems = [f"{script}{end}" for end in SHEETS.get(script, ("",))]
     paths = [folder / f"{stem}.{kind}" for stem in stems for kind in ("pdf", "svg", "png")]
     assert result.stdout.splitlines() == [str(path) for path in paths]
     for path in paths:
@@ -198,7 +208,7 @@ def test_each_figure_is_written_as_three_files_beside_the_records(script, tmp_pa
 def test_drawing_twice_gives_the_same_bytes(tmp_path):
     folder = write(tmp_path / "set", every_outcome())
     for out in ("one", "two"):
-        assert run(PLOTS / "figure1.py", folder, "--out", tmp_path / out).returncode == 0
+        assert run("figure1", folder, "--out", tmp_path / out).returncode == 0
     for kind in MAGIC:
         one, two = (tmp_path / out / f"figure1.{kind}" for out in ("one", "two"))
         assert one.read_bytes() == two.read_bytes(), kind
@@ -208,7 +218,7 @@ def test_drawing_twice_gives_the_same_bytes(tmp_path):
 def test_other_records_give_other_bytes(tmp_path):
     for name, ms in (("one", 1.0), ("two", 3.0)):
         folder = write(tmp_path / name, [measured(ms=ms), measured(n=1024, ms=4.0)])
-        assert run(PLOTS / "quickstart.py", folder).returncode == 0
+        assert run("quickstart", folder).returncode == 0
     for kind in MAGIC:
         one, two = (tmp_path / name / f"quickstart.{kind}" for name in ("one", "two"))
         assert one.read_bytes() != two.read_bytes(), kind
@@ -217,27 +227,22 @@ def test_other_records_give_other_bytes(tmp_path):
 def test_several_folders_share_an_out_folder(tmp_path):
     folders = [write(tmp_path / name, [measured()]) for name in ("a", "b")]
     out = tmp_path / "out"
-    assert run(PLOTS / "figure1.py", *folders, "--out", out).returncode == 0
+    assert run("figure1", *folders, "--out", out).returncode == 0
     assert sorted(p.name for p in out.iterdir()) == ["a", "b"]
     assert len(list(out.glob("*/figure1.*"))) == 6
     same = write(tmp_path / "other" / "a", [measured()])
-    assert "different names" in refusal(PLOTS / "figure1.py", folders[0], same, "--out", out)
+    assert "different names" in refusal("figure1", folders[0], same, "--out", out)
 
 
-def test_without_folders_a_script_draws_the_results_of_its_own_name(tmp_path):
-    plots = tmp_path / "repo" / "plots"
-    plots.mkdir(parents=True)
-    (plots / "attnplots").symlink_to(PLOTS / "attnplots")
-    script = plots / "later.py"
-    script.write_text((PLOTS / "figure1.py").read_text())
-    error = refusal(script)
-    assert "results/later/*/records.jsonl" in error
-    for name in ("later/x", "later/y", "figure1/z"):
+def test_without_folders_the_results_of_the_name_are_drawn(tmp_path):
+    start = starter(tmp_path / "repo", "quickstart")
+    assert "results/quickstart/*/records.jsonl" in start().stderr
+    for name in ("quickstart/x", "quickstart/y", "figure1/z"):
         write(tmp_path / "repo" / "results" / name, [measured()])
-    (tmp_path / "repo" / "results" / "later" / "empty").mkdir()
-    result = run(script)
+    (tmp_path / "repo" / "results" / "quickstart" / "empty").mkdir()
+    result = start()
     assert result.returncode == 0, result.stderr
-    found = sorted(p.parent.name for p in (tmp_path / "repo").glob("results/*/*/later.png"))
+    found = sorted(p.parent.name for p in (tmp_path / "repo").glob("results/*/*/quickstart.png"))
     assert found == ["x", "y"]
 
 
@@ -245,11 +250,11 @@ def test_an_incomplete_last_line_is_ignored(tmp_path):
     incomplete = json.dumps(measured(n=2048))[:-20]
     folder = write(tmp_path / "set", [measured(), measured(n=1024), incomplete], end="")
     assert [r["query_len"] for r in records.load(folder)] == [512, 1024]
-    result = run(PLOTS / "figure1.py", folder)
+    result = run("figure1", folder)
     assert (result.returncode, result.stderr) == (0, "")
     with (folder / "records.jsonl").open("ab") as file:
         file.write(b"\n")
-    assert "records.jsonl:3:" in refusal(PLOTS / "figure1.py", folder)
+    assert "records.jsonl:3:" in refusal("figure1", folder)
 
 
 def test_a_last_line_that_ends_inside_a_character_is_ignored(tmp_path):
@@ -287,7 +292,7 @@ def test_a_complete_last_line_without_a_line_end_is_read(tmp_path):
 )
 def test_a_malformed_line_is_an_error_that_names_its_place(tmp_path, line, said):
     folder = write(tmp_path / "set", [measured(), line, measured(n=1024)])
-    error = refusal(PLOTS / "quickstart.py", folder)
+    error = refusal("quickstart", folder)
     assert f"{folder / 'records.jsonl'}:2: " in error
     assert said in error
     assert not list(folder.glob("quickstart.*"))
@@ -295,20 +300,20 @@ def test_a_malformed_line_is_an_error_that_names_its_place(tmp_path, line, said)
 
 def test_nothing_is_drawn_if_any_folder_is_invalid(tmp_path):
     good, bad = write(tmp_path / "good", [measured()]), write(tmp_path / "bad", ["{"])
-    assert "bad" in refusal(PLOTS / "figure1.py", good, bad)
+    assert "bad" in refusal("figure1", good, bad)
     assert not list(good.glob("figure1.*"))
 
 
 def test_folders_without_a_measured_record_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
-    error = refusal(PLOTS / "figure1.py", tmp_path / "empty")
+    error = refusal("figure1", tmp_path / "empty")
     assert str(tmp_path / "empty" / "records.jsonl") in error and "expected" in error
-    error = refusal(PLOTS / "figure1.py", write(tmp_path / "blank", [], end=""))
+    error = refusal("figure1", write(tmp_path / "blank", [], end=""))
     assert "no records" in error and "expected" in error
-    error = refusal(PLOTS / "figure1.py", write(tmp_path / "torn", ['{"met'], end=""))
+    error = refusal("figure1", write(tmp_path / "torn", ['{"met'], end=""))
     assert "no records" in error
     nothing = [missing("softmax", 512, "predicted_oom", "skipped")]
-    error = refusal(PLOTS / "figure1.py", write(tmp_path / "nothing", nothing))
+    error = refusal("figure1", write(tmp_path / "nothing", nothing))
     assert "records.jsonl" in error and "at least one measured" in error
 
 
@@ -341,7 +346,7 @@ def test_cases_with_other_inputs_are_separate_rows_and_old_records_have_normal_i
 def test_names_with_dollar_signs_are_not_drawn_as_formulas(tmp_path):
     name = r"a$\frac{b$_^{c"
     folder = write(tmp_path / "set", [measured(name, cpu_model="$x^{ CPU")])
-    result = run(PLOTS / "figure1.py", folder)
+    result = run("figure1", folder)
     assert result.returncode == 0, result.stderr
     figure = drawn(records.load(folder))
     named = [text for text in figure.findobj(Text) if text.get_text() == name]
@@ -420,9 +425,8 @@ def test_marks_at_one_length_are_side_by_side():
 
 def test_what_has_no_point_is_one_sentence_with_counts():
     figure = drawn(every_outcome())
-    notes = [text for text in texts(figure) if text.startswith("Without a point:")]
     shown = " ".join(texts(figure))
-    assert len(notes) == 1
+    assert shown.count("Without a point:") == 1
     assert "Without a point: 11 of 25 cases (5 not supported, 3 predicted to be out of memory, " in shown
     assert "no curve: window." in shown and "`attnbench table FOLDER` lists them." in shown
     assert "window" not in texts(figure)
@@ -456,15 +460,15 @@ def test_published_values_are_open_diamonds_and_published_failures_are_in_the_st
     assert not [line for line in figure.axes[1].get_lines() if line.get_gid() == "published"]
     assert lane_texts(figure) == ["OOM, published"] * 2
     shown = texts(figure)
-    assert "Published (diamonds): a paper, Figure 9." in shown
-    assert "Published (strip): a paper, Figure 9." in shown
+    assert "Published (diamonds): a paper, Figure 9." in " ".join(shown)
+    assert "Published (strip): a paper, Figure 9." in " ".join(shown)
 
 
 @pytest.mark.parametrize("width", ["column", "page"])
 def test_figures_have_the_widths_of_papers_and_text_of_at_least_seven_points(width):
     rows = every_outcome() + every_outcome("forward_backward")
-    with style.context(width):
-        figure = scaling.draw(records.Records(rows, SCHEMA))
+    with sheet.context(width):
+        figure = figure_of(scaling.describe(records.Records(rows, SCHEMA)))
         figure.draw_without_rendering()
         shown = [text for text in figure.findobj(Text) if text.get_text()]
         assert min(text.get_fontsize() for text in shown) >= 7
@@ -479,30 +483,30 @@ def test_figures_have_the_widths_of_papers_and_text_of_at_least_seven_points(wid
 
 def test_the_width_is_an_option_and_text_of_svg_files_is_text(tmp_path):
     folder = write(tmp_path / "set", every_outcome())
-    assert run(PLOTS / "quickstart.py", folder, "--width", "column").returncode == 0
+    assert run("quickstart", folder, "--width", "column").returncode == 0
     svg = (folder / "quickstart.svg").read_text()
     assert 'width="234pt"' in svg
     assert ">softmax</text>" in svg and "Time per sequence (ms)</text>" in svg
-    assert run(PLOTS / "quickstart.py", folder, "--width", "poster").returncode == 2
+    assert run("quickstart", folder, "--width", "poster").returncode == 2
 
 
 def test_methods_choose_the_curves(tmp_path):
     rows = every_outcome() + [measured(f"lsh:rounds={k},chunk=8", n) for k in (1, 2) for n in LENGTHS]
     folder = write(tmp_path / "set", rows)
-    result = run(PLOTS / "quickstart.py", folder, "--methods", "softmax,lsh:rounds=2,chunk=8")
+    result = run("quickstart", folder, "--methods", "softmax,lsh:rounds=2,chunk=8")
     assert result.returncode == 0, result.stderr
     svg = (folder / "quickstart.svg").read_text()
     assert ">softmax<" in svg and ">lsh-2" in svg and ">lsh-1" not in svg and ">linear<" not in svg
-    said = refusal(PLOTS / "quickstart.py", folder, "--methods", "softmx")
+    said = refusal("quickstart", folder, "--methods", "softmx")
     assert "--methods: no record of softmx; there are softmax, sdpa" in said
 
 
 def test_methods_may_be_named_without_their_options():
-    cli = importlib.import_module("attnplots.cli")
+    options = importlib.import_module("attnplots.records.options")
     found = records.Records([measured(m) for m in ("lsh:rounds=2", "lsh:rounds=4", "linear")], SCHEMA)
-    assert [r["method"] for r in cli.of_methods(found, "lsh")] == ["lsh:rounds=2", "lsh:rounds=4"]
-    assert [r["method"] for r in cli.of_methods(found, " linear ,")] == ["linear"]
-    assert cli.of_methods(found, None) is found
+    assert [r["method"] for r in options.select_methods(found, "lsh")] == ["lsh:rounds=2", "lsh:rounds=4"]
+    assert [r["method"] for r in options.select_methods(found, " linear ,")] == ["linear"]
+    assert options.select_methods(found, None) is found
 
 
 def stamp_of(figure):
@@ -636,9 +640,9 @@ def test_the_main_methods_can_be_told_apart_in_greyscale():
 def committed():
     """Parameters of a test: each plotting script with each folder of results of its name."""
     return [
-        pytest.param(script, path.parent, id=f"{script.stem}-{path.parent.name}")
+        pytest.param(script, path.parent, id=f"{script}-{path.parent.name}")
         for script in SCRIPTS
-        for path in sorted((ROOT / "results" / script.stem).glob("*/records.jsonl"))
+        for path in sorted((ROOT / "results" / script).glob("*/records.jsonl"))
     ]
 
 
@@ -651,6 +655,6 @@ def test_the_results_of_the_project_can_be_drawn(script, folder, tmp_path):
     result = run(script, folder, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
     for kind, magic in MAGIC.items():
-        drawn_files = list(tmp_path.glob(f"{script.stem}*.{kind}"))
-        assert len(drawn_files) == COMMITTED_SHEETS.get(script.stem, 1)
+        drawn_files = list(tmp_path.glob(f"{script}*.{kind}"))
+        assert len(drawn_files) == COMMITTED_SHEETS.get(script, 1)
         assert all(path.read_bytes().startswith(magic) for path in drawn_files)

@@ -5,7 +5,6 @@ import importlib
 import numpy as np
 import pytest
 from test_plots import (
-    PLOTS,
     certainty,
     clear_labels,
     curves,
@@ -15,13 +14,14 @@ from test_plots import (
     refusal,
     run,
     scaling,
+    sheet,
     split,
     texts,
     write,
-)  # fmt: skip
+)
 
-decode, families, ratios = (
-    importlib.import_module(f"attnplots.{name}") for name in ("decode", "families", "ratios")
+decode, ratios = (
+    importlib.import_module(f"attnplots.{name}") for name in ("figures.decode", "records.ratios")
 )
 
 LENGTHS = (512, 1024, 2048, 4096)
@@ -110,7 +110,7 @@ def test_the_note_lists_the_doubts_that_occur_and_counts_each_point_once():
     assert "Ringed: noisier than usual, disturbed or" in " ".join(texts(drawn(rows)))
 
 
-@pytest.mark.parametrize("draw", [scaling.draw, decode.draw])
+@pytest.mark.parametrize("draw", [scaling.describe, decode.describe])
 def test_a_doubt_of_most_points_is_in_a_note_and_has_no_rings(draw):
     rows = [quiet(n=n, ms=n, reach=0.5) for n in LENGTHS[:3]] + [quiet(n=4096, ms=7.0, suspect="page faults")]
     figure = drawn(rows, draw)
@@ -130,7 +130,7 @@ def only(draw):
     return drawn_sheet
 
 
-@pytest.mark.parametrize("draw", [scaling.draw, decode.draw, only(families.draw)])
+@pytest.mark.parametrize("draw", [scaling.describe, decode.describe, only(scaling.describe_kinds)])
 def test_every_figure_of_curves_rings_a_point_once(draw):
     rows = [quiet(m, n, n, protocol="decode") for m in ("favor", "lsh-1") for n in LENGTHS]
     rows[2] |= {"suspect": "page faults"}
@@ -180,9 +180,11 @@ def test_the_quartiles_of_one_process_are_no_band():
     assert np.isnan(curve.low).all() and np.isnan(curve.high).all()
 
 
-@pytest.mark.parametrize("module", [scaling, decode, families])
-def test_ratios_are_drawn_with_a_line_at_one(module):
-    figure = drawn(with_ratios(), only(module.draw_ratio))
+@pytest.mark.parametrize(
+    "describe", [scaling.describe_ratio, decode.describe_ratio, only(scaling.describe_kinds_ratio)]
+)
+def test_ratios_are_drawn_with_a_line_at_one(describe):
+    figure = drawn(with_ratios(), describe)
     axes = figure.axes[0]
     drawn_lines = {tuple(line.get_ydata()) for panel in figure.axes for line in panel.get_lines()}
     assert (1, 1) in drawn_lines, "the line at 1"
@@ -197,22 +199,22 @@ def test_ratios_are_drawn_with_a_line_at_one(module):
 
 def test_the_axis_of_ratios_contains_one():
     rows = [with_ratio("linear", n, 100.0) for n in LENGTHS]
-    low, high = drawn(rows, scaling.draw_ratio).axes[0].get_ylim()
+    low, high = drawn(rows, scaling.describe_ratio).axes[0].get_ylim()
     assert low < 1 < 100 < high
 
 
 def test_a_ratio_is_ringed_by_its_own_interval():
     rows = [with_ratio("linear", n, 2.0, reach=0.5) for n in LENGTHS]
-    assert not any(rings(drawn(rows, scaling.draw_ratio)))
+    assert not any(rings(drawn(rows, scaling.describe_ratio)))
     rows[1] |= {"ratio_ci_high": 2.2}
     rows.append(baseline_itself(512, suspect="page faults"))
-    assert rings(drawn(rows, scaling.draw_ratio))[0] == {(1024.0, 2.0)}
+    assert rings(drawn(rows, scaling.describe_ratio))[0] == {(1024.0, 2.0)}
 
 
 def test_a_case_without_a_ratio_is_noted_with_the_reason():
     rows = [with_ratio("linear", 512, 2.0), quiet("lsh-1", 512, baseline="sdpa")]
     rows += [quiet("linear", 1024, baseline="sdpa", ratio_failure_kind="oom", ratio_reason="no memory")]
-    shown = " ".join(texts(drawn(rows, scaling.draw_ratio)))
+    shown = " ".join(texts(drawn(rows, scaling.describe_ratio)))
     assert "1 ratio not measured (oom: no memory)" in shown
     assert "1 ratio not recorded" in shown and "no curve: lsh-1." in shown
 
@@ -224,18 +226,18 @@ def test_a_baseline_may_differ_in_axes():
     rows += [with_ratio("linear", n, 1.1, **more) for n in LENGTHS[1:]]
     assert [ratios.is_baseline(record) for record in rows] == [True, False, False, False]
     assert not ratios.is_baseline(quiet("linear", 1024, **more))
-    shown = " ".join(texts(drawn(rows, decode.draw_ratio)))
+    shown = " ".join(texts(drawn(rows, decode.describe_ratio)))
     assert "Time per token / that of linear at P = 512" in shown
     rows += [with_ratio("favor", 512, 3.0, protocol="decode")]
-    shown = texts(drawn(rows, decode.draw_ratio))
+    shown = texts(drawn(rows, decode.describe_ratio))
     assert "Time per token / that of its baseline" in shown
-    assert "Baselines: linear at P = 512, sdpa." in shown
+    assert "Baselines: linear at P = 512, sdpa." in " ".join(shown)
 
 
 @pytest.mark.parametrize("name", ["figure1", "quickstart", "methods", "decode"])
 def test_quantity_ratio_writes_a_figure_of_its_own(name, tmp_path):
     folder = write(tmp_path / "set", with_ratios())
-    result = run(PLOTS / f"{name}.py", folder, "--quantity", "ratio")
+    result = run(name, folder, "--quantity", "ratio")
     assert result.returncode == 0, result.stderr
     sheet = "-forward" if name == "methods" else ""
     paths = [str(folder / f"{name}-ratio{sheet}.{kind}") for kind in ("pdf", "svg", "png")]
@@ -245,10 +247,10 @@ def test_quantity_ratio_writes_a_figure_of_its_own(name, tmp_path):
 
 def test_records_without_ratios_are_an_error_that_names_what_is_missing(tmp_path):
     folder = write(tmp_path / "set", [measured(), baseline_itself(512)])
-    error = refusal(PLOTS / "figure1.py", folder, "--quantity", "ratio")
+    error = refusal("figure1", folder, "--quantity", "ratio")
     assert str(folder / "records.jsonl") in error
     assert "`ratio_median`" in error and "`baseline`" in error
-    result = run(PLOTS / "cpu-kernels.py", folder, "--quantity", "ratio")
+    result = run("cpu-kernels", folder, "--quantity", "ratio")
     assert result.returncode == 2 and "--quantity" in result.stderr
 
 

@@ -4,10 +4,10 @@ import importlib
 import json
 
 import pytest
-from test_plots import MAGIC, PLOTS, SCHEMA, clear_labels, measured, missing, records, refusal, run, style, texts
+from test_plots import MAGIC, SCHEMA, clear_labels, files, measured, missing, records, refusal, run, sheet, texts
 from matplotlib.colors import same_color  # isort: skip
 
-image_speed, latency = (importlib.import_module(f"attnplots.{name}") for name in ("image_speed", "latency"))
+image_speed, decode = (importlib.import_module(f"attnplots.{name}") for name in ("figures.image_speed", "figures.decode"))
 
 LENGTHS = (16, 256, 4096)
 
@@ -24,9 +24,9 @@ def absent(graph=False, device="cuda"):
     return [missing(m, n, "unsupported", "skipped", **more) for m in ("linear", "stateful-softmax") for n in LENGTHS]
 
 
-def drawn(rows, draw=latency.draw):
-    with style.context():
-        figure = draw(records.Records(rows, SCHEMA))
+def drawn(rows, describe=decode.describe_devices):
+    with sheet.context():
+        figure = files.draw(describe(records.Records(rows, SCHEMA)))
         figure.draw_without_rendering()
     return figure
 
@@ -38,7 +38,7 @@ def test_each_method_has_a_panel_with_a_curve_for_each_device():
     said = clear_labels(figure)
     for name in ("CPU", "GPU", "GPU, CUDA graph"):
         assert said.count(name) == 2, name
-    looks = [latency.DEVICES[name] for name in latency.DEVICES]
+    looks = [decode.DEVICES[name] for name in decode.DEVICES]
     assert len({(look.marker, look.dash) for look in looks}) == 3, "they can be told apart in grey"
     assert any("Some GPU" in text for text in texts(figure))
     assert "Without a point" not in " ".join(texts(figure)), "graphs exist on the GPU alone"
@@ -47,7 +47,7 @@ def test_each_method_has_a_panel_with_a_curve_for_each_device():
 def test_the_figure_of_latency_works_with_the_cpu_alone_and_says_so():
     figure = drawn(tokens() + absent() + absent(True))
     assert set(clear_labels(figure)) == {"CPU"}
-    assert "Nothing was measured on cuda, where all 12 cases could not run." in texts(figure)
+    assert "Nothing was measured on cuda, where all 12 cases could not run." in " ".join(texts(figure))
 
 
 def test_other_axes_have_panels_of_their_own():
@@ -81,8 +81,8 @@ def points(axes, gid):
 
 
 def figure_of(folder):
-    with style.context():
-        figure = image_speed.draw(image_speed.load(folder))
+    with sheet.context():
+        figure = files.draw(image_speed.describe(image_speed.load(folder)))
         figure.draw_without_rendering()
     return figure
 
@@ -111,15 +111,15 @@ def test_images_are_beside_published_values_on_both_devices(tmp_path):
 def test_images_of_the_cpu_alone_are_drawn_and_the_note_says_so(tmp_path):
     skipped = {"dataset": "mnist", "method": "linear", "device": "cuda", "batch": 1, "outcome": "skipped"}
     figure = figure_of(folder_of(tmp_path, [image("linear"), skipped]))
-    assert "Nothing was measured on a GPU." in texts(figure)
+    assert "Nothing was measured on a GPU." in " ".join(texts(figure))
 
 
 @pytest.mark.parametrize("width", ["column", "page"])
 def test_the_script_draws_a_folder_of_generations(tmp_path, width):
     folder = folder_of(tmp_path / "set", [image("linear")])
-    result = run(PLOTS / "image-speed.py", folder, "--width", width)
+    result = run("image-speed", folder, "--width", width)
     assert result.returncode == 0, result.stderr
     for kind, magic in MAGIC.items():
         assert (folder / f"image-speed.{kind}").read_bytes().startswith(magic)
     skipped = image("linear", outcome="skipped")
-    assert "expected at least one measured line" in refusal(PLOTS / "image-speed.py", folder_of(tmp_path / "no", [skipped]))
+    assert "expected at least one measured line" in refusal("image-speed", folder_of(tmp_path / "no", [skipped]))

@@ -1,4 +1,4 @@
-"""Tests of plots/gate.py, which draws the power curves of a calibration of the gate."""
+"""Tests of the figure `gate`, which shows the power curves of a calibration of the gate."""
 
 import importlib
 import json
@@ -10,14 +10,16 @@ from conftest import HANG_S, ROOT
 
 PLOTS = ROOT / "plots"
 sys.path.insert(0, str(PLOTS))
-gate, style = (importlib.import_module(f"attnplots.{name}") for name in ("gate", "style"))
+files, gate, sheet, style = (
+    importlib.import_module(f"attnplots.{name}") for name in ("marks.files", "figures.gate", "marks.sheet", "figures.style")
+)
 
 FOLDERS = sorted(path.parent for path in (ROOT / "results/gate").glob("*/calibration.json"))
 
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, PLOTS / "gate.py", *arguments],
+        [sys.executable, PLOTS / "run.py", "gate", *arguments],
         capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
 
@@ -51,8 +53,8 @@ def test_the_committed_calibrations_can_be_drawn(folder, tmp_path):
 
 
 def test_each_verdict_has_a_panel_with_the_curves_of_all_cases(tmp_path):
-    with style.context():
-        figure = gate.draw(gate.load(write(tmp_path / "one", calibration())))
+    with sheet.context():
+        figure = files.draw(gate.describe(gate.load(write(tmp_path / "one", calibration()))))
     assert len(figure.axes) == 3
     for axes, shares in zip(figure.axes, ([0, 25, 100], [100, 50, 0], [0, 25, 0]), strict=True):
         curves = [line for line in axes.lines if len(line.get_xdata()) == 3]

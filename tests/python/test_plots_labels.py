@@ -10,13 +10,13 @@ import pytest
 from conftest import ROOT
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
-from test_plots import LENGTHS, SCHEMA, every_outcome, measured, records, scaling, style
+from test_plots import LENGTHS, SCHEMA, every_outcome, figure_of, measured, records, scaling, sheet
 
-chart, columns, decode, families, grid, labels, latency, panel, rates, repeat, rivals = (
+chart, columns, decode, grid, labels, panel, rates, repeat = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("chart", "columns", "decode", "families", "grid", "labels", "latency", "panel", "rates", "repeat", "rivals")
+    for name in ("figures.chart", "records.columns", "figures.decode", "marks.grid", "marks.labels", "marks.panel", "figures.rates", "figures.repeat")
 )
-ceilings = importlib.import_module("attnplots.ceilings")
+ceilings = importlib.import_module("attnplots.figures.ceilings")
 # Ends of lines that are nearer to each other than this, in points, are at the same place for a reader.
 SAME = labels.SAME
 
@@ -41,9 +41,9 @@ def panels(monkeypatch):
     called = []
     draw = panel.draw
 
-    def spy(figure, axes, frame, shown, looks, gap, reach, keyed=False, names=0.0):
-        called.append((figure, axes, frame, shown, looks, keyed))
-        return draw(figure, axes, frame, shown, looks, gap, reach, keyed, names)
+    def spy(figure, axes, frame, shown, looks, gap, reach, keyed=False, names=0.0, named=True):
+        called.append((figure, axes, frame, shown, looks, keyed or not named))
+        return draw(figure, axes, frame, shown, looks, gap, reach, keyed, names, named)
 
     monkeypatch.setattr(grid.panel, "draw", spy)
     return called
@@ -58,7 +58,7 @@ def names_of(figure, axes, frame, shown):
     found = []
     for curve in shown:
         tip = tuple(float(v) for v in axes.transData.transform(curve.tip))
-        with style.context():
+        with sheet.context():
             label = panel.method_label(figure, curve.method)
             places = {line: [t.get_window_extent(renderer) for t in texts if t.get_text() == line] for line in label.lines}
         # Several names may begin with the same line, so the lines below it count.
@@ -89,7 +89,7 @@ def misleading(names):
                 wrong.append(f"{name.text} is {name.away:.0f} points from its line and has no leader")
     for k, one in enumerate(names):
         for other in names[:k]:
-            if labels.is_out_of_order(labels.Placed(one.tip, one.box), labels.Placed(other.tip, other.box)):
+            if labels.is_misordered(labels.Placed(one.tip, one.box), labels.Placed(other.tip, other.box)):
                 wrong.append(f"{one.text} and {other.text} have the order of the other's line")
     return wrong
 
@@ -112,18 +112,18 @@ def of_sweep(name, inside=""):
 
 def draw_sweep(name):
     if name == "repeat":
-        return repeat.draw(of_sweep(name, "run-1/")[0], of_sweep(name, "run-2/")[0])
+        return figure_of(repeat.describe(of_sweep(name, "run-1/")[0], of_sweep(name, "run-2/")[0]))
     found, path = of_sweep(name)
     if name == "cpu-kernels":
-        return rates.draw(found, ceilings.load(path))
-    draw = {"figure1": scaling.draw, "methods": families.draw, "decode": decode.draw, "latency": latency.draw, "rivals": rivals.draw}
-    return draw[name](found)
+        return figure_of(rates.describe(found, ceilings.load(path)))
+    draw = {"figure1": scaling.describe, "methods": scaling.describe_kinds, "decode": decode.describe, "latency": decode.describe_devices}
+    return figure_of(draw[name](found))
 
 
 @pytest.mark.parametrize("width", ["page", "column"])
-@pytest.mark.parametrize("name", ["figure1", "methods", "decode", "latency", "rivals", "cpu-kernels", "repeat"])
+@pytest.mark.parametrize("name", ["figure1", "methods", "decode", "latency", "cpu-kernels", "repeat"])
 def test_each_name_in_the_figures_of_the_results_belongs_to_its_line(panels, name, width):
-    with style.context(width):
+    with sheet.context(width):
         draw_sweep(name)
         check(panels)
 
@@ -131,8 +131,8 @@ def test_each_name_in_the_figures_of_the_results_belongs_to_its_line(panels, nam
 @pytest.mark.parametrize("name", ["digits", "copy-task-short", "speech-short", "speech-epoch"])
 def test_each_name_of_a_training_belongs_to_its_line(panels, name):
     table = columns.load(sorted((ROOT / "results" / name).glob("*/curves.jsonl"))[0].parent)
-    with style.context():
-        chart.draw(table, chart.default_request(table))
+    with sheet.context():
+        figure_of(chart.describe(table, chart.default_request(table)))
         check(panels)
 
 
@@ -145,14 +145,14 @@ def test_names_of_lines_that_end_together_have_the_order_of_the_lines(panels):
     rows = ending("linear", 8192, 1.0) + ending("lsh-1", 8192, 1.5)
     for k, method in enumerate(("lsh-8", "lsh-4", "favor", "taylor")):
         rows += ending(method, 2048, 6.0 / 1.25**k)
-    with style.context():
-        scaling.draw(records.Records(rows, SCHEMA))
+    with sheet.context():
+        figure_of(scaling.describe(records.Records(rows, SCHEMA)))
         check(panels)
 
 
 def test_names_of_every_outcome_belong_to_their_lines(panels):
-    with style.context():
-        scaling.draw(records.Records(every_outcome(), SCHEMA))
+    with sheet.context():
+        figure_of(scaling.describe(records.Records(every_outcome(), SCHEMA)))
         check(panels)
 
 
@@ -171,8 +171,8 @@ def test_what_misleads_is_found():
 def test_the_names_of_horizontal_lines_hide_no_curve():
     figure_lines = []
     found, path = of_sweep("cpu-kernels")
-    with style.context():
-        for figure in rates.draw(found, ceilings.load(path)).values():
+    with sheet.context():
+        for figure in figure_of(rates.describe(found, ceilings.load(path))).values():
             renderer = FigureCanvasAgg(figure).get_renderer()
             for text in (t for t in figure.texts if t.get_gid() == "line"):
                 box = text.get_window_extent(renderer)

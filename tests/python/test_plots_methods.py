@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from test_plots import (
     MAGIC,
-    PLOTS,
     SCHEMA,
     clear_labels,
     curves,
     drawn,
+    figure_of,
     measured,
     missing,
     refusal,
@@ -22,10 +22,12 @@ from test_plots import (
     ticks,
     values,
     write,
-)  # fmt: skip
+    scaling,
+    sheet,
+)
 
-decode, families, names_of_methods, records = (
-    importlib.import_module(f"attnplots.{name}") for name in ("decode", "families", "methods", "records")
+decode, names_of_methods, records = (
+    importlib.import_module(f"attnplots.{name}") for name in ("figures.decode", "records.methods", "records.records")
 )
 
 FAST = "lsh:rounds=4,profile=fast-transformers"
@@ -104,10 +106,10 @@ def decoding():
     return rows
 
 
-def sheets(rows, draw=families.draw):
+def sheets(rows, describe=scaling.describe_kinds):
     """The sheets that `draw` makes of records, by their names."""
-    with style.context():
-        drawn_sheets = draw(records.Records(rows, SCHEMA))
+    with sheet.context():
+        drawn_sheets = figure_of(describe(records.Records(rows, SCHEMA)))
         for figure in drawn_sheets.values():
             figure.draw_without_rendering()
     return drawn_sheets
@@ -171,7 +173,7 @@ def test_each_setting_has_a_sheet_with_a_row_of_panels_for_each_kind_of_method()
         "forward-backward-causal",
     ]  # fmt: skip
     for name, figure in found.items():
-        assert len(figure.axes) == 2 * len(families.KINDS)
+        assert len(figure.axes) == 2 * len(scaling.KINDS)
         assert min(axes.get_position().width for axes in figure.axes) * 6.75 > 1.4, "inches"
         said = clear_labels(figure)
         causal = "not-causal" not in name
@@ -179,18 +181,17 @@ def test_each_setting_has_a_sheet_with_a_row_of_panels_for_each_kind_of_method()
             if method in (FAST, "lsh-4"):
                 continue  # the label of FAST has several lines
             wanted = 2 if ONE_WAY.get(method, causal) == causal else 0
-            if method in families.REFERENCES:
+            if method in scaling.REFERENCES:
                 wanted *= 3
             assert said.count(method) == wanted, (name, method)
         headings = [text for text in texts(figure) if "attention" in text and ":" in text]
         assert headings[0].endswith(": linear attention")
 
 
-def test_what_is_not_drawn_takes_one_line():
+def test_what_is_not_drawn_takes_one_sentence():
     figure = sheets(methods())["forward-backward-causal"]
-    notes = [text for text in texts(figure) if text.startswith("Without a point:")]
     shown = " ".join(texts(figure))
-    assert len(notes) == 1 and "no curve: efficient, linformer." in shown
+    assert shown.count("Without a point:") == 1 and "no curve: efficient, linformer." in shown
     assert "12 not supported" in shown
 
 
@@ -199,7 +200,7 @@ def test_sdpa_and_linear_are_in_every_row_for_comparison():
     looks = style.styles(METHODS)
     for axes in figure.axes:
         colours = [line.get_color() for line in axes.get_lines()]
-        assert all(looks[method].colour in colours for method in families.REFERENCES)
+        assert all(looks[method].colour in colours for method in scaling.REFERENCES)
 
 
 def test_unknown_methods_and_kinds_without_a_record_are_drawn():
@@ -220,7 +221,7 @@ def test_settings_that_differ_in_any_axis_have_sheets_and_titles_of_their_own():
 
 def test_decoding_is_drawn_against_the_position():
     rows = [r for r in decoding() if r["method"] != "softmax" and not r["method"].startswith("lsh")]
-    figure = drawn(rows, decode.draw)
+    figure = drawn(rows, decode.describe)
     said = clear_labels(figure)
     left_out = ("softmax", "stateful-softmax-concat")
     assert all(said.count(m) == 2 for m in DECODING if m not in left_out and not m.startswith("lsh"))
@@ -237,7 +238,7 @@ def test_methods_that_compute_the_prefix_again_do_not_squeeze_the_others():
         r | slow if r["method"] == "softmax" and r["outcome"] == "measured" else r for r in decoding()
     ]
     rows += [r | {"method": "stateful-sdpa"} for r in rows if r["method"] == "stateful-softmax"]
-    figure = drawn(rows, decode.draw)
+    figure = drawn(rows, decode.describe)
     assert len(figure.axes) == 4
     state, again = figure.axes[0], figure.axes[2]
     assert max(values(again)) > 100 * state.get_ylim()[1], "the axes are not shared"
@@ -250,9 +251,9 @@ def test_methods_that_compute_the_prefix_again_do_not_squeeze_the_others():
 
 @pytest.mark.parametrize("width", ["column", "page"])
 def test_all_text_has_at_least_seven_points(width):
-    with style.context(width):
-        figures = list(families.draw(records.Records(methods(), SCHEMA)).values())
-        figures.append(decode.draw(records.Records(decoding(), SCHEMA)))
+    with sheet.context(width):
+        figures = list(figure_of(scaling.describe_kinds(records.Records(methods(), SCHEMA))).values())
+        figures.append(figure_of(decode.describe(records.Records(decoding(), SCHEMA))))
         for figure in figures:
             figure.draw_without_rendering()
             shown = [t for t in figure.findobj() if hasattr(t, "get_fontsize") and t.get_text()]
@@ -270,7 +271,7 @@ def test_narrow_panels_have_readable_ticks():
 def test_drawing_several_figures_twice_gives_the_same_bytes(tmp_path):
     folder = write(tmp_path / "set", methods(("forward",), ("softmax", "linear", "favor")))
     for out in ("one", "two"):
-        assert run(PLOTS / "methods.py", folder, "--out", tmp_path / out).returncode == 0
+        assert run("methods", folder, "--out", tmp_path / out).returncode == 0
     for stem in ("methods-forward-causal", "methods-forward-not-causal"):
         for kind in MAGIC:
             one, two = (tmp_path / out / f"{stem}.{kind}" for out in ("one", "two"))
@@ -281,8 +282,8 @@ def test_drawing_several_figures_twice_gives_the_same_bytes(tmp_path):
 def test_records_that_cannot_be_drawn_are_an_error_of_one_line(name, tmp_path):
     rows = [missing(m, 512, "oom") for m in ("linformer", "favor")]
     folder = write(tmp_path / "set", rows)
-    assert "at least one measured" in refusal(PLOTS / f"{name}.py", folder)
+    assert "at least one measured" in refusal(name, folder)
     folder = write(tmp_path / "bad", [measured(max_rel_error="large")])
-    assert "records.jsonl:1: " in (said := refusal(PLOTS / f"{name}.py", folder))
+    assert "records.jsonl:1: " in (said := refusal(name, folder))
     assert "`max_rel_error`" in said
     assert not list(tmp_path.glob("*/*.png"))

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_plots import PLOTS, SCHEMA, clear_labels, measured, records, refusal, run, schema, style, texts, write
+from test_plots import SCHEMA, clear_labels, figure_of, measured, records, refusal, run, schema, texts, write, sheet
 
-quality = importlib.import_module("attnplots.quality")
+quality = importlib.import_module("attnplots.figures.quality")
 
 # The copy of the schema gets the axis when the program has it.
 HAS_AXIS = any(axis.name == quality.CONCENTRATION for axis in SCHEMA.axes)
@@ -37,8 +37,8 @@ def cases(concentrations=(1, 2)):
 
 
 def sheets(rows, width="page"):
-    with style.context(width):
-        drawn = quality.draw(records.Records(rows, WITH_AXIS))
+    with sheet.context(width):
+        drawn = figure_of(quality.describe(records.Records(rows, WITH_AXIS)))
         for figure in drawn.values():
             figure.draw_without_rendering()
     return drawn
@@ -136,7 +136,7 @@ def test_labels_stay_inside_and_text_is_readable(width):
 
 def test_the_script_refuses_records_without_errors_of_rows(tmp_path):
     folder = write(tmp_path / "set", [measured()])
-    assert "`quality_row_error_median`" in refusal(PLOTS / "quality.py", folder)
+    assert "`quality_row_error_median`" in refusal("quality", folder)
 
 
 def test_the_script_draws_a_folder_with_its_schema(tmp_path):
@@ -151,7 +151,7 @@ def test_the_script_draws_a_folder_with_its_schema(tmp_path):
             described["columns"].append({"name": name, "type": kind, "unit": "", "group": "quality"})
     folder = write(tmp_path / "set", cases())
     (folder / "schema.json").write_text(json.dumps(described))
-    result = run(PLOTS / "quality.py", folder)
+    result = run("quality", folder)
     assert result.returncode == 0, result.stderr
     assert (folder / "quality-keys.svg").exists() and (folder / "quality-time-forward-n-512.svg").exists()
 

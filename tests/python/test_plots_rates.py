@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from test_plots import MAGIC, PLOTS, SCHEMA, measured, missing, records, refusal, run, style, texts, write
+from test_plots import MAGIC, figure_of, measured, missing, records, refusal, run, style, texts, write, sheet
 
-ceilings, rates = (importlib.import_module(f"attnplots.{name}") for name in ("ceilings", "rates"))
+ceilings, rates = (importlib.import_module(f"attnplots.{name}") for name in ("figures.ceilings", "figures.rates"))
 
-SCRIPT = PLOTS / "cpu-kernels.py"
+SCRIPT = "cpu-kernels"
 ROUND = {
     "read_gb_s": 29.0, "copy_gb_s": 45.0, "fma_float32_gflop_s": 456.0, "fma_float64_gflop_s": 228.0,
     "fma_float32_avx2_gflop_s": 250.0, "threads": 2,
@@ -34,8 +34,8 @@ def folder_of(path, rows, rounds=(ROUND,)):
 
 def sheets(path, rows, rounds=(ROUND,)):
     folder = folder_of(path, rows, rounds)
-    with style.context():
-        drawn = rates.draw(records.load(folder), ceilings.load(folder))
+    with sheet.context():
+        drawn = figure_of(rates.describe(records.load(folder), ceilings.load(folder)))
         for figure in drawn.values():
             figure.draw_without_rendering()
     return drawn
@@ -83,7 +83,7 @@ def test_each_pass_and_dtype_has_a_sheet(tmp_path):
     rows += cases(("linear",), device="cuda")
     drawn = sheets(tmp_path, rows)
     assert sorted(drawn) == ["forward-backward-float32", "forward-bfloat16"]
-    assert "The line is that of float32, in which bfloat16 is computed." in texts(drawn["forward-bfloat16"])
+    assert "The line is that of float32, in which bfloat16 is computed." in " ".join(texts(drawn["forward-bfloat16"]))
     assert "6 cases on other devices" in " ".join(texts(drawn["forward-bfloat16"]))
 
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_drawn_is_an_error_that_names_what_is_missing(tmp_path, r
 
 # ---------------------------------------------------------------- a GPU
 
-GPU_SCRIPT = PLOTS / "gpu-grid.py"
+GPU_SCRIPT = "gpu-grid"
 GPU = {
     "name": "a GPU", "copy_gb_s": 3000.0, "matmul_float64_gflop_s": 60e3, "matmul_float32_gflop_s": 400e3,
     "matmul_float16_gflop_s": 700e3, "matmul_bfloat16_gflop_s": 750e3,
@@ -135,8 +135,8 @@ def gpu_folder(path, rows, gpu):
 def test_kernels_of_a_gpu_are_drawn_below_its_own_rate(tmp_path):
     rows = cases(("linear",), (True,), device="cuda", dtype="bfloat16") + cases(("linear",), (True,))
     folder = gpu_folder(tmp_path / "set", rows, GPU)
-    with style.context():
-        drawn = rates.draw(records.load(folder), ceilings.load_gpu(folder))
+    with sheet.context():
+        drawn = figure_of(rates.describe(records.load(folder), ceilings.load_gpu(folder)))
     assert list(drawn) == ["forward-bfloat16"]
     shown = " ".join(texts(drawn["forward-bfloat16"]))
     assert "machine: 750000" in shown and "large matrix products" in shown

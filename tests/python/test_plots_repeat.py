@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from test_plots import MAGIC, PLOTS, clear_labels, missing, records, refusal, run, style, texts, write
+from test_plots import MAGIC, clear_labels, files, missing, records, refusal, run, sheet, starter, texts, write
 from test_plots_certainty import baseline_itself, quiet, with_ratio
 
-repeat, schema = (importlib.import_module(f"attnplots.{name}") for name in ("repeat", "schema"))
+repeat, schema = (importlib.import_module(f"attnplots.{name}") for name in ("figures.repeat", "records.schema"))
 SCHEMA = schema.read(schema.COPY)
-SCRIPT = PLOTS / "repeat.py"
+SCRIPT = "repeat"
 LENGTHS = tuple(2**k for k in range(9, 15))
 # By method: its ratio to sdpa at N = 512, and the power of N with which the ratio changes.
 METHODS = {"softmax": (2.6, 0.05), "linear": (0.9, -0.9), "lsh-1": (4.0, -0.85),
@@ -62,8 +62,8 @@ def scaled(rows, ratio=1.0, time=1.0):
 
 
 def figure_of(first, second):
-    with style.context():
-        figure = repeat.draw(records.Records(first, SCHEMA), records.Records(second, SCHEMA))
+    with sheet.context():
+        figure = files.draw(repeat.describe(records.Records(first, SCHEMA), records.Records(second, SCHEMA)))
         figure.draw_without_rendering()
     return figure
 
@@ -97,18 +97,14 @@ def test_the_figure_is_written_above_the_two_runs(tmp_path):
 
 
 def test_without_folders_the_two_runs_of_the_only_machine_are_drawn(tmp_path):
-    plots = tmp_path / "plots"
-    plots.mkdir()
-    (plots / "attnplots").symlink_to(PLOTS / "attnplots")
-    script = plots / "repeat.py"
-    script.write_text(SCRIPT.read_text())
-    assert "results/repeat: 0 folders in it have run-1 and run-2" in refusal(script)
+    start = starter(tmp_path, "repeat")
+    assert "results/repeat: 0 folders in it have run-1 and run-2" in start().stderr
     two_runs(tmp_path / "results/repeat/a")
     write(tmp_path / "results/repeat/b/run-1", a_run(1))
-    assert run(script).returncode == 0
+    assert start().returncode == 0
     assert (tmp_path / "results/repeat/a/repeat.svg").exists()
     write(tmp_path / "results/repeat/b/run-2", a_run(2))
-    assert "2 folders in it have run-1 and run-2" in refusal(script)
+    assert "2 folders in it have run-1 and run-2" in start().stderr
 
 
 def test_each_row_has_the_ratios_of_both_runs_and_their_differences():
@@ -151,7 +147,7 @@ def test_the_summary_counts_ratios_and_times():
     assert (len(first), cases) == (34, 27)
     second = scaled(first, ratio=1.04, time=0.7)
     said = "ratios: 100 % of 27 cases within 5 %, worst 4.0 % · times: 0 % of 34 cases within 5 %, worst 30.0 %"
-    assert said in texts(figure_of(first, second))
+    assert said in " ".join(texts(figure_of(first, second)))
     change = repeat.Changes([({}, 0.0)] * 999 + [({}, -8.0)], [({}, 5.0), ({}, 5.01)])
     assert repeat.summary([change]) == (
         "ratios: 99 % of 1000 cases within 5 %, worst 8.0 % · "

@@ -2,12 +2,12 @@
 
 import importlib
 
-from test_plots import PLOTS, run, texts, write
+from test_plots import figure_of, run, texts, write
 from test_plots_certainty import with_ratio
 
-rivals = importlib.import_module("attnplots.rivals")
-records = importlib.import_module("attnplots.records")
-SCRIPT = PLOTS / "rivals.py"
+rivals = importlib.import_module("attnplots.figures.rivals")
+records = importlib.import_module("attnplots.records.records")
+SCRIPT = "rivals"
 FAST = "rivals/fast-transformers.py:linear"
 
 
@@ -27,9 +27,11 @@ def cases():
 
 def test_each_package_is_named_with_its_mask_and_what_it_is_compared_with(tmp_path):
     write(tmp_path, cases())
-    shown = texts(rivals.draw(records.load(tmp_path)))
-    assert shown.count("fast-transformers") == 4  # two masks in two panels
-    assert "(causal, vs linear)" in shown and "(vs linear)" in shown
+    shown = texts(figure_of(rivals.describe(records.load(tmp_path))))
+    # The key above the panels names each mask once.
+    assert [name for name in shown if "fast-transformers" in name] == [
+        "fast-transformers (causal, vs linear)", "fast-transformers (vs linear)",
+    ]  # fmt: skip
     assert "linear" not in shown, "the baseline itself is not drawn"
     assert {"Forward", "Forward + backward"} <= set(shown)
     assert "Ringed: unverified" in " ".join(shown)

@@ -4,7 +4,7 @@ names of columns."""
 import json
 
 import pytest
-from test_plots import PLOTS, curves, measured, records, refusal, run, schema, write
+from test_plots import curves, measured, records, refusal, run, schema, write
 
 WINDOW = {"name": "window", "type": "integer", "unit": "", "description": "keys that a query sees"}
 SIZE = {"kind": "size", "default": 64, "before": None, "follows": None}
@@ -52,7 +52,7 @@ def test_values_of_an_added_axis_are_separate_cases_in_separate_rows(tmp_path):
     folder = folder_with(tmp_path / "set", rows, with_axis())
     assert len(records.load(folder)) == 4
     assert titles(folder) == ["Forward · window 64", "Forward · window 128"]
-    assert run(PLOTS / "figure1.py", folder).returncode == 0
+    assert run("figure1", folder).returncode == 0
 
 
 def test_an_added_axis_may_be_boolean_or_text(tmp_path):
@@ -99,10 +99,10 @@ def test_options_of_methods_have_their_current_names(tmp_path, former, current):
 
 def test_a_column_that_is_not_in_the_schema_is_an_error_that_names_it(tmp_path):
     rows = [measured(), measured(window=64), measured(window=128)]
-    error = refusal(PLOTS / "figure1.py", write(tmp_path / "without", rows))
+    error = refusal("figure1", write(tmp_path / "without", rows))
     assert "records.jsonl:2: " in error and "`window`" in error and str(schema.COPY) in error
     folder = folder_with(tmp_path / "with", rows, packaged_schema())
-    assert str(folder / "schema.json") in refusal(PLOTS / "figure1.py", folder)
+    assert str(folder / "schema.json") in refusal("figure1", folder)
     nothing = write(tmp_path / "null", [measured(window=None)])
     assert len(records.load(nothing)) == 1, "an unknown column without a value is no error"
 
@@ -121,7 +121,7 @@ def test_a_column_that_is_not_in_the_schema_is_an_error_that_names_it(tmp_path):
 def test_an_invalid_schema_is_an_error_that_names_the_file(tmp_path, text, said):
     folder = write(tmp_path / "set", [measured()])
     (folder / "schema.json").write_text(text)
-    error = refusal(PLOTS / "figure1.py", folder)
+    error = refusal("figure1", folder)
     assert str(folder / "schema.json") in error and said in error
 
 
@@ -134,4 +134,4 @@ def test_renamed_columns_get_their_new_names(tmp_path):
     assert first["gpu_clock_min_mhz"] == 1200
     assert not set(old) & set(first)
     assert second["diagnostics"] == both["diagnostics"] == new["diagnostics"]
-    assert run(PLOTS / "figure1.py", tmp_path / "set").returncode == 0
+    assert run("figure1", tmp_path / "set").returncode == 0

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
-from test_plots import PLOTS, SCHEMA, measured, records, refusal, run, scaling, split, style, texts, write
+from test_plots import PLOTS, SCHEMA, figure_of, measured, records, refusal, run, scaling, sheet, split, texts, write
 from test_plots_certainty import with_ratio
 
-crossovers, driver, summary = (importlib.import_module(f"attnplots.{name}") for name in ("crossovers", "driver", "summary"))
+crossovers, driver, summary = (importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "records.driver", "published.summary"))
 
 ROOT = PLOTS.parent
 METHODS = ("sdpa", "linear", "lsh-1", "favor", "softmax")
@@ -40,7 +40,7 @@ ANALYSIS = {
 
 
 def known():
-    return crossovers.of_analysis(ANALYSIS)
+    return crossovers.parse(ANALYSIS)
 
 
 def rows():
@@ -52,14 +52,14 @@ def test_the_crossovers_in_time_are_taken_from_the_analysis():
     assert list(found) == ["linear", "lsh-1", "favor", "softmax"]
     assert (found["linear"].length, found["linear"].low, found["linear"].high) == (700.0, 600.0, 820.0)
     assert {m: c.faster for m, c in found.items()} == {"linear": True, "lsh-1": True, "favor": True, "softmax": False}
-    assert set(crossovers.of_records(known(), rows())) == set(found)
-    assert not crossovers.of_records(known(), [measured("linear", protocol="decode")])
+    assert set(crossovers.select(known(), rows())) == set(found)
+    assert not crossovers.select(known(), [measured("linear", protocol="decode")])
 
 
 def test_crossovers_are_marked_with_their_intervals_above_the_times_alone(monkeypatch):
-    monkeypatch.setattr(crossovers, "of_folder", lambda _: known())
-    with style.context():
-        figure = scaling.draw_crossovers(records.Records(rows(), SCHEMA))
+    monkeypatch.setattr(crossovers, "find", lambda _: known())
+    with sheet.context():
+        figure = figure_of(scaling.describe_crossovers(records.Records(rows(), SCHEMA)))
         figure.draw_without_rendering()
     assert texts(figure).count("faster than sdpa") == 1
     (mark,) = [artist for artist in figure.artists if artist.get_gid() == "gap"]
@@ -81,23 +81,23 @@ def test_settings_of_which_the_same_is_said_share_a_note(monkeypatch):
     found = [r | {"protocol": p} for p in ("forward", "forward_backward") for r in rows()]
     known = [crossovers.Crossover("linear", {"method": "linear", "protocol": p}, crossovers.NEVER, True, None, None, None)
              for p in ("forward", "forward_backward")]  # fmt: skip
-    monkeypatch.setattr(crossovers, "of_folder", lambda _: known)
-    with style.context():
-        figure = scaling.draw_crossovers(records.Records(found, SCHEMA))
-    notes = [text for text in texts(figure) if text.startswith("Faster than")]
-    assert notes == ["Faster than sdpa at every N: linear."]
-    monkeypatch.setattr(crossovers, "of_folder", lambda _: known[:1])
-    with style.context():
-        figure = scaling.draw_crossovers(records.Records(found, SCHEMA))
-    assert "Faster than sdpa (Forward) at every N: linear." in texts(figure)
+    monkeypatch.setattr(crossovers, "find", lambda _: known)
+    with sheet.context():
+        figure = figure_of(scaling.describe_crossovers(records.Records(found, SCHEMA)))
+    shown = " ".join(texts(figure))
+    assert shown.count("Faster than sdpa") == 1 and "Faster than sdpa at every N: linear." in shown
+    monkeypatch.setattr(crossovers, "find", lambda _: known[:1])
+    with sheet.context():
+        figure = figure_of(scaling.describe_crossovers(records.Records(found, SCHEMA)))
+    assert "Faster than sdpa (Forward) at every N: linear." in " ".join(texts(figure))
 
 
 def test_records_without_sdpa_need_no_program(monkeypatch):
     monkeypatch.setattr(driver, "program", lambda: None)
     found = records.Records([measured()], SCHEMA, Path("somewhere"))
-    assert crossovers.of_folder(found) == []
+    assert crossovers.find(found) == []
     with pytest.raises(records.RecordsError, match="needs the program attnbench; build it with `make build`"):
-        crossovers.of_folder(records.Records([measured("sdpa")], SCHEMA, Path("somewhere")))
+        crossovers.find(records.Records([measured("sdpa")], SCHEMA, Path("somewhere")))
 
 
 def test_the_table_names_the_fastest_methods_the_crossovers_the_machine_and_the_date():
@@ -129,11 +129,11 @@ def test_the_program_computes_the_crossovers_of_a_folder(attnbench, build, tmp_p
     folder = sorted((ROOT / "results/repeat").glob("*/run-1"))[0]
     found = {c.method: c for c in crossovers.load(folder)}
     printed = json.loads(attnbench("analyse", folder, "--format", "json").stdout)
-    assert found["linear"] == {c.method: c for c in crossovers.of_analysis(printed)}["linear"]
-    result = run(PLOTS / "summary.py", folder)
+    assert found["linear"] == {c.method: c for c in crossovers.parse(printed)}["linear"]
+    result = run("summary", folder)
     assert result.returncode == 0, result.stderr
     assert "| `linear`, " in result.stdout and "`linear`: at every N" in result.stdout
-    result = run(PLOTS / "figure1.py", folder, "--out", tmp_path)
+    result = run("figure1", folder, "--out", tmp_path)
     assert result.returncode == 0 and "at every N: linear" in (tmp_path / "figure1.svg").read_text()
     bad = write(tmp_path / "bad", [with_ratio("sdpa", 512, 1.0) | {"key_lengths": None, "head_dim": None}])
-    assert f"`attnbench analyse {bad}` failed: attnbench: " in refusal(PLOTS / "summary.py", bad)
+    assert f"`attnbench analyse {bad}` failed: attnbench: " in refusal("summary", bad)

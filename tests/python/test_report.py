@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import HANG_S, ROOT
-from test_plots import PLOTS, measured, missing, run, write
+from test_plots import entry, measured, missing, run, write
 
 charts, maker = (importlib.import_module(f"attnplots.report.{name}") for name in ("charts", "page"))
-schema = importlib.import_module("attnplots.schema")
-REPORT = PLOTS / "report.py"
+schema = importlib.import_module("attnplots.records.schema")
+REPORT = "report"
 LENGTHS = (512, 1024, 4096, 16384)
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -67,7 +67,7 @@ def folder(tmp_path, name="machine", sweep="demo", description="A sweep for the 
 def report(tmp_path, *arguments):
     """The page about these arguments. It is made in this process, which is faster than a process for each page."""
     out = tmp_path / "report.html"
-    assert maker.main(str(REPORT), [*map(str, arguments), "-o", str(out)]) == 0
+    assert entry.run(ROOT, "report", [*map(str, arguments), "-o", str(out)], "report.py") == 0
     return out.read_text("utf-8")
 
 
@@ -293,7 +293,7 @@ def test_at_first_few_panels_are_shown():
     found = [certain("linear", n, 1.0, protocol=p, causal=c, dtype=d, heads=h)
              for n in (512, 1024) for p in ("forward", "forward_backward") for c in (False, True)
              for d in ("float32", "bfloat16") for h in (1, 2, 4)]  # fmt: skip
-    records = importlib.import_module("attnplots.records").Records(found, schema.read(schema.COPY))
+    records = importlib.import_module("attnplots.records.records").Records(found, schema.read(schema.COPY))
     chosen = charts.facets(records)
     assert {facet.column for facet in chosen} == {"protocol", "causal", "dtype", "heads"}
     panels = 1
@@ -307,7 +307,7 @@ def test_methods_have_the_looks_of_the_figures():
     looks = {look.name: look for look in charts.looks(["linear", "softmax", "favor", "taylor", "rff"])}
     assert looks["linear"].colour == "#0b4a91" and looks["linear"].shape == "triangle-up"
     assert len({(look.colour, look.shape) for look in looks.values()}) == len(looks)
-    style = importlib.import_module("attnplots.style")
+    style = importlib.import_module("attnplots.figures.style")
     for look in looks.values():
         contrast = (style.luminance(look.dark) + 0.05) / (style.luminance(style.DARK_PAGE) + 0.05)
         assert contrast >= 3, f"{look.name} can be seen on a dark page"

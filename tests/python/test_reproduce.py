@@ -61,8 +61,7 @@ def project(tmp_path):
         (tmp_path / "build" / name).chmod(0o755)
     (tmp_path / "build/body").write_text("")
     (tmp_path / "plots").mkdir()
-    for name in ("renew_pages", "check_results"):
-        (tmp_path / f"plots/{name}.py").write_text(f'open("{tmp_path}/log", "a").write("{name}\\n")\n')
+    (tmp_path / "plots/run.py").write_text(f'import sys\nopen("{tmp_path}/log", "a").write(sys.argv[1] + "\\n")\n')
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     commit_all(tmp_path)
     return tmp_path
@@ -87,18 +86,18 @@ def test_the_parts_are_run_and_then_figures_pages_and_checks(project):
     started, done = reproduce(project)
     assert started == [
         "sweep one --across-boots", "sweep two --out results/two/a-r-cpu-2-threads/run-1 --across-boots", "train three",
-        "renew_pages", "check_results",
+        "renew-pages", "check-results",
     ]  # fmt: skip
     assert "=== train three: 0 min 0 s, exit code 0" in done.stdout
-    assert reproduce(project, "trainings")[0] == ["train three", "renew_pages", "check_results"]
-    assert reproduce(project, "--only", "one")[0] == ["sweep one --across-boots", "renew_pages", "check_results"]
+    assert reproduce(project, "trainings")[0] == ["train three", "renew-pages", "check-results"]
+    assert reproduce(project, "--only", "one")[0] == ["sweep one --across-boots", "renew-pages", "check-results"]
     assert "expected one of one, three, two" in reproduce(project, "--only", "four", code=2)[1].stderr
 
 
 def test_only_parts_that_fit_into_the_minutes_are_begun(project):
     started, done = reproduce(project, "--minutes", "61")
     assert started == ["sweep one --across-boots", "sweep two --out results/two/a-r-cpu-2-threads/run-1 --across-boots",
-                       "train three", "renew_pages", "check_results"]  # fmt: skip
+                       "train three", "renew-pages", "check-results"]  # fmt: skip
     started, done = reproduce(project, "--minutes", "30")
     assert [words.split()[1] for words in started] == ["two", "three"]
     assert "The same command runs these parts next:\n  sweep one\n" in done.stderr

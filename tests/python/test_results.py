@@ -11,13 +11,13 @@ from conftest import ROOT, records_in
 from test_plots import PLOTS, measured
 
 shipped, stamps, pages, parts, schema = (
-    importlib.import_module(f"attnplots.{name}") for name in ("shipped", "stamps", "pages", "parts", "schema")
+    importlib.import_module(f"attnplots.{name}") for name in ("published.shipped", "published.stamps", "published.pages", "published.parts", "records.schema")
 )
 RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 
 
 def record(**changes):
-    """A record of eight processes as check_results expects it, with these changes."""
+    """A record of eight processes as check-results expects it, with these changes."""
     ends = {"time_ci_low_ms": 0.99, "time_ci_high_ms": 1.01, "process_medians_ms": [0.97, 0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.03]}
     own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc", "dirty": False, "finished_at": "2026-01-01T00:00:00Z"}
     return measured("linear", 512, time_median_ms=1.0, peak_extra_bytes=1 << 20) | ends | own | changes
@@ -133,7 +133,7 @@ def test_the_figure_of_two_runs_shows_the_records_of_both(tmp_path):
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, PLOTS / "check_results.py", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, PLOTS / "run.py", "check-results", *arguments], capture_output=True, text=True, check=False
     )
 
 
@@ -166,24 +166,24 @@ def test_every_folder_of_results_has_a_command_that_renews_it():
 def test_the_pages_say_what_the_records_say(build):
     if build != ROOT / "build":
         pytest.skip("the pages are made with the program in build/")
-    assert pages.outdated(ROOT) == [], "`plots/renew_pages.py --pages-only` writes them anew"
+    assert pages.outdated(ROOT) == [], "`plots/run.py renew-pages --pages-only` writes them anew"
 
 
 def test_a_block_is_filled_and_the_rest_of_a_page_is_kept(monkeypatch, tmp_path):
     monkeypatch.setitem(pages.BLOCKS, "figure1", lambda root: ["| a |", "two"])
     page = "before\n<!-- results: figure1 -->\nold\n<!-- results end -->\nafter\n"
     filled = "before\n<!-- results: figure1 -->\n| a |\ntwo\n<!-- results end -->\nafter\n"
-    assert pages.with_blocks(page, tmp_path) == filled == pages.with_blocks(filled, tmp_path)
+    assert pages.insert_blocks(page, tmp_path) == filled == pages.insert_blocks(filled, tmp_path)
     with pytest.raises(pages.RecordsError, match="unknown block 'other'"):
-        pages.with_blocks(page.replace("figure1", "other"), tmp_path)
+        pages.insert_blocks(page.replace("figure1", "other"), tmp_path)
 
 
 def test_pictures_are_of_the_machine_that_has_them(tmp_path):
     page = "![a](results/one/old/one.png) ![b](results/two/old/two.png) [c](results/one/old/)"
-    assert pages.with_pictures(page, tmp_path) == page
+    assert pages.insert_pictures(page, tmp_path) == page
     folder = write(tmp_path / "results", "one", record())
     (folder / "one.png").write_bytes(b"")
-    assert pages.with_pictures(page, tmp_path) == page.replace("results/one/old/one.png", "results/one/machine/one.png")
+    assert pages.insert_pictures(page, tmp_path) == page.replace("results/one/old/one.png", "results/one/machine/one.png")
 
 
 def pair(method, verdict, lower_at_first, **other):

@@ -1,6 +1,7 @@
 """Tests of the structure of the project: which folders may include from which, which libraries the
 driver links, and what files and headers contain."""
 
+import ast
 import os
 import re
 import subprocess
@@ -167,6 +168,83 @@ def test_headers_of_the_project_are_included_by_their_full_path():
         if bracket == '"' and target.split("/")[0] not in TOP_FOLDERS and target not in generated
     ]
     assert not wrong, "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- the plots import one way
+
+# A module imports from its own folder and from those before it. "" are the modules that run what a name stands for.
+PLOTS = ROOT / "plots/attnplots"
+PLOT_FOLDERS = ("records", "figures", "marks", "published", "report", "")
+# The most modules in a folder of the plots, without __init__.py.
+MOST_MODULES = 15
+
+
+def wrong_imports(path, text):
+    """Messages about the wrong imports of `path`, a module of the plots that contains `text`."""
+    own = path.parts[0] if len(path.parts) > 1 else ""
+    later = PLOT_FOLDERS[PLOT_FOLDERS.index(own) + 1 :]
+    wrong = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            targets = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+            if node.level:
+                wrong.append(f"{path} imports by a relative path")
+        else:
+            continue
+        for target in targets:
+            first, *others = target.split(".")
+            if first == "matplotlib" and own != "marks":
+                wrong.append(f"{path} imports {target}; only marks may draw")
+            folder = others[0] if others and others[0] in PLOT_FOLDERS else ""
+            if first == "attnplots" and folder in later:
+                wrong.append(f"{path} imports {target}: {own} may not import from {folder or 'the commands'}")
+    return wrong
+
+
+def plot_modules():
+    return sorted(path.relative_to(PLOTS) for path in PLOTS.rglob("*.py"))
+
+
+def test_modules_of_the_plots_import_in_the_order_of_their_folders():
+    wrong = [w for path in plot_modules() for w in wrong_imports(path, (PLOTS / path).read_text())]
+    assert len(plot_modules()) > 40 and not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "allowed"),
+    [
+        ("records/rows.py", "from attnplots.records import schema", True),
+        ("records/rows.py", "from attnplots.figures.ticks import sizes", False),
+        ("records/rows.py", "from attnplots import figures", False),
+        ("records/rows.py", "def f():\n    import attnplots.report.page", False),
+        ("figures/chart.py", "from attnplots.marks import grid", False),
+        ("figures/chart.py", "from matplotlib.ticker import MaxNLocator", False),
+        ("figures/chart.py", "import matplotlib as mpl", False),
+        ("figures/chart.py", "from . import style", False),
+        ("marks/grid.py", "from matplotlib.figure import Figure", True),
+        ("marks/grid.py", "from attnplots.published.paper import NAMES", False),
+        ("published/paper.py", "from attnplots.marks.files import save", True),
+        ("published/paper.py", "from attnplots import entry", False),
+        ("report/page.py", "from attnplots.published import claims", True),
+        ("plot.py", "from attnplots import entry", True),
+        ("plot.py", "from attnplots.report import page", True),
+    ],
+)
+def test_the_check_of_imports_finds_wrong_ones(path, line, allowed):
+    assert (wrong_imports(Path(path), line) == []) == allowed
+
+
+def test_every_module_of_the_plots_says_what_it_is_for():
+    for path in plot_modules():
+        assert ast.get_docstring(ast.parse((PLOTS / path).read_text())), path
+
+
+def test_no_folder_of_the_plots_has_too_many_modules():
+    names = [path for path in plot_modules() if path.name != "__init__.py"]
+    for folder in {path.parent for path in names}:
+        assert sum(path.parent == folder for path in names) <= MOST_MODULES, folder
 
 
 # ---------------------------------------------------------------- the driver links no LibTorch

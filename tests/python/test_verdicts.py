@@ -5,12 +5,12 @@ import json
 
 import pytest
 from conftest import ROOT
-from test_plots import PLOTS, measured, missing, refusal
+from test_plots import measured, missing, refusal
 
 claims_module, methods, quantities, results = (
-    importlib.import_module(f"attnplots.{name}") for name in ("claims", "methods", "quantities", "results")
+    importlib.import_module(f"attnplots.{name}") for name in ("published.claims", "records.methods", "published.quantities", "records.results")
 )
-SCRIPT = PLOTS / "verdicts.py"
+SCRIPT = "verdicts"
 CLAIMS = ROOT / "experiments/published/claims.toml"
 FILES = [*sorted((ROOT / "experiments/published").glob("*.csv")), *sorted((ROOT / "sweeps/published").glob("*.csv"))]
 PUBLISHED = results.load_published(FILES)
@@ -58,7 +58,7 @@ def answer(root, one, stand_ins=None):
 
 def test_every_claim_with_published_numbers_holds_for_these():
     claims = claims_module.load_claims(CLAIMS)
-    found = {c["says"]: claims_module.in_paper(c, PUBLISHED) for c in claims.claims}
+    found = {c["says"]: claims_module.published_answer(c, PUBLISHED) for c in claims.claims}
     decided = {says: paper for says, paper in found.items() if paper}
     assert len(decided) >= 18
     assert {says: paper.numbers for says, paper in decided.items() if paper.verdict != "reproduced"} == {}
@@ -67,7 +67,7 @@ def test_every_claim_with_published_numbers_holds_for_these():
 
 
 def test_the_two_speedups_of_table_5_are_both_there():
-    said = [p.numbers for c in claims_module.load_claims(CLAIMS).claims if (p := claims_module.in_paper(c, PUBLISHED))]
+    said = [p.numbers for c in claims_module.load_claims(CLAIMS).claims if (p := claims_module.published_answer(c, PUBLISHED))]
     assert any(text.startswith("6.65× (softmax on the GPU 300.1; linear on the CPU 45.1)") for text in said)
     assert any(text.startswith("4.9× (softmax 300.1; linear 61.3)") for text in said)
 

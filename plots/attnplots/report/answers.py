@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import certainty, crossovers, ratios
-from attnplots import curves as data
-from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
-from attnplots.curves import Row
-from attnplots.ratios import Factors
-from attnplots.records import Record, Records
+from attnplots.records import certainty, crossovers, ratios
+from attnplots.records import rows as data
+from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
+from attnplots.records.ratios import Factors
+from attnplots.records.records import Record, Records
+from attnplots.records.rows import Row
+from attnplots.records.text import count_of
+from attnplots.records.words import CaseTexts, amount, bytes_text, listed, share, span, time_text, times_as_fast
 from attnplots.report.folders import Folder
-from attnplots.text import count_of
-from attnplots.words import CaseTexts, amount, bytes_text, listed, share, span, time_text, times_as_fast
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.
@@ -106,13 +106,13 @@ class Answers:
         return sorted({n for pair in self.devices for n in pair.times})
 
 
-def of_folder(folder: Folder, analysis: dict[str, Any]) -> Answers:
+def find(folder: Folder, analysis: dict[str, Any]) -> Answers:
     """The answers that the records of a folder and the output of `attnbench analyse` for it give."""
-    present, _ = data.on_present_devices(folder.records)
+    present, _ = data.select_present_devices(folder.records)
     rows = data.split_rows(present)
     lengths = _lengths(present)
-    known = crossovers.of_analysis(analysis)
-    of_rows = [crossovers.of_records(known, row.records) for row in rows]
+    known = crossovers.parse(analysis)
+    of_rows = [crossovers.select(known, row.records) for row in rows]
     factors = ratios.Factors(present, RIVAL)
     settings = [_setting(row, lengths, mine, factors) for row, mine in zip(rows, of_rows, strict=True)]
     growths, unclear = _growths(analysis["orders"])
@@ -146,9 +146,8 @@ def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover], facto
 
 
 def _least_memory(records: Iterable[Record]) -> list[str]:
-    """Which methods need the least memory, and how many times as much others need: at the longest
-    length at which RIVAL and another method have numbers, and at the longest at which two methods
-    have."""
+    """Which methods need the least memory, and how many times as much others need: at the longest length at which
+    RIVAL and another method have numbers, and at the longest at which two methods have."""
     by_length: dict[int, dict[str, float]] = {}
     for record in records:
         value, _, _ = data.MEMORY.value(record)
@@ -200,8 +199,7 @@ def _is_said(crossover: Crossover) -> bool:
 
 
 def _crossings(crossovers: Iterable[Crossover], records: Sequence[Record]) -> list[str]:
-    """From which length on methods are faster than RIVAL; those of which the same is said share a
-    sentence."""
+    """From which length on methods are faster than RIVAL; those of which the same is said share a sentence."""
     methods: dict[str, list[str]] = {}
     for crossover in crossovers:
         methods.setdefault(_crossing(crossover, records), []).append(data.method_text(crossover.method))
@@ -279,8 +277,7 @@ def _interval_text(low: float, high: float) -> str:
 
 
 def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]:
-    """The exponents that `attnbench analyse` computes, and sentences about those that it cannot
-    tell."""
+    """The exponents that `attnbench analyse` computes, and sentences about those that it cannot tell."""
     orders = list(orders)
     varying = [
         name
@@ -323,15 +320,14 @@ def _ends(rows: Iterable[Row]) -> list[str]:
     """From which length on methods were out of memory or over the time limit, and in what setting."""
     found: dict[tuple[str, str, int], list[str]] = {}
     for row in rows:
-        for method, records in data.by_method(row).items():
+        for method, records in data.group_methods(row).items():
             failed = [r for r in records if r.get("failure_kind") in ENDS]
             if failed:
                 first = min(failed, key=lambda r: r["query_len"])
                 key = (row.title, data.reason_of(first).text, first["query_len"])
                 found.setdefault(key, []).append(data.method_text(method))
     return [
-        f"{', '.join(methods)}: {reason} from N = {n:,} on ({title})."
-        for (title, reason, n), methods in found.items()
+        f"{', '.join(methods)}: {reason} from N = {n:,} on ({title})." for (title, reason, n), methods in found.items()
     ]
 
 
@@ -340,7 +336,7 @@ def _not_planned(rows: Iterable[Row]) -> list[str]:
     found: dict[tuple[str, int], list[str]] = {}
     for row in rows:
         longest = max(r["query_len"] for r in row.records)
-        for method, records in data.by_method(row).items():
+        for method, records in data.group_methods(row).items():
             last = max(r["query_len"] for r in records)
             if last < longest and any(r["outcome"] == "measured" for r in records):
                 found.setdefault((row.title, last), []).append(data.method_text(method))

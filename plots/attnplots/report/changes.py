@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import driver
+from attnplots.records import driver
+from attnplots.records.records import identity_of
+from attnplots.records.words import CaseTexts, amount, change_text, share, time_text
 from attnplots.report.folders import Folder
-from attnplots.records import identity_of
-from attnplots.words import CaseTexts, amount, change_text, share, time_text
 
 # The verdicts of `attnbench compare`, those first that a reader looks for.
 VERDICTS = ("regression", "improvement", "cannot tell", "equivalent")
@@ -120,10 +120,7 @@ def over_time(folders: Sequence[Folder]) -> History:
         if not _has_changed(by_run.values()):
             unchanged += 1
             continue
-        cells = [
-            f"{by_run[k].verdict} ({by_run[k].change})" if k in by_run else "–"
-            for k in range(len(comparisons))
-        ]
+        cells = [f"{by_run[k].verdict} ({by_run[k].change})" if k in by_run else "–" for k in range(len(comparisons))]
         steps.append(Step(next(iter(by_run.values())).case, cells))
     return History(comparisons, steps, unchanged)
 

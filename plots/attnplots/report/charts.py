@@ -12,11 +12,12 @@ from typing import Any
 
 import altair as alt
 
-from attnplots import ratios, style
-from attnplots import curves as data
-from attnplots.records import Record, Records
+from attnplots.figures import style
+from attnplots.records import ratios
+from attnplots.records import rows as data
+from attnplots.records.records import Record, Records
+from attnplots.records.words import varying
 from attnplots.report.gates import Gate
-from attnplots.words import varying
 
 # The height of a panel in pixels; its width is that of the page.
 HEIGHT = 300
@@ -130,12 +131,12 @@ class Chart:
     part: str
 
 
-def for_page(chart: Chart) -> dict[str, Any]:
+def page_values(chart: Chart) -> dict[str, Any]:
     """The chart as plain values."""
     return asdict(chart)
 
 
-def of_records(records: Records, folders: Sequence[str], columns: Iterable[str]) -> Chart:
+def sweep_chart(records: Records, folders: Sequence[str], columns: Iterable[str]) -> Chart:
     """The chart of the records of a sweep, which may come from several folders."""
     present = set(columns)
     x = [q for q in SWEEP_X if q.column in present and (q.column == "query_len" or len(_values(records, q.column)) > 1)]
@@ -144,14 +145,14 @@ def of_records(records: Records, folders: Sequence[str], columns: Iterable[str])
     if len(baselines) == 1:
         title = f"Time / that of {ratios.baseline_text(baselines[0], data.SEQUENCE)}"
         y = [Quantity(q.column, title, q.form, q.low, q.high) if q.column == "ratio_median" else q for q in y]
-    shown, _ = data.on_present_devices(records)
+    shown, _ = data.select_present_devices(records)
     return Chart(
         x, y, looks(r["method"] for r in shown), facets(shown), list(folders), [c for c in TOLD if c in present],
         "_panel", "_folder" if len(folders) > 1 else "",
     )  # fmt: skip
 
 
-def of_history(records: Records, folders: Sequence[str]) -> Chart:
+def history_chart(records: Records, folders: Sequence[str]) -> Chart:
     """The chart of the times of each case over the runs of a sweep; at first it shows one length."""
     lengths = Facet("query_len", "N", [
         {"value": n, "text": data.size_text(n), "on": k == 0}
@@ -159,12 +160,12 @@ def of_history(records: Records, folders: Sequence[str]) -> Chart:
     ])  # fmt: skip
     told = ["_folder", "query_len", "time_median_ms", "_interval"]
     times = Quantity("time_median_ms", "Time", "time", "_time_low", "_time_high", "batch")
-    shown, _ = data.on_present_devices(records)
+    shown, _ = data.select_present_devices(records)
     return Chart([RUN], [RELATIVE, times], looks(r["method"] for r in shown),
                  [*facets(shown), lengths], list(folders), told, "_panel", "")  # fmt: skip
 
 
-def of_gates(gates: Sequence[Gate]) -> Chart:
+def gate_chart(gates: Sequence[Gate]) -> Chart:
     """The chart of the ratios that runs of the gate found."""
     methods = dict.fromkeys(case.name.split(" ")[0] for gate in gates for case in gate.cases)
     return Chart([RUN], [CHANGE], looks(methods), [], [], ["_label", "_verdict"], "_panel", "")
@@ -213,8 +214,7 @@ def facets(records: Records) -> list[Facet]:
         for record in sorted(records, key=lambda r: data.sort_key(r, name)):
             by_text.setdefault(str(record.get(name)), record)
         values = [
-            {"value": record.get(name), "text": _value_text(record, name), "on": True}
-            for record in by_text.values()
+            {"value": record.get(name), "text": _value_text(record, name), "on": True} for record in by_text.values()
         ]
         found.append(Facet(name, name.replace("_", " "), values))
     # From the axis with the most values on, only the first is shown until few panels are left.
@@ -240,7 +240,7 @@ def _panels(records: Records, found: Iterable[Facet]) -> int:
     })  # fmt: skip
 
 
-def of_curves(points: Sequence[Record]) -> Chart:
+def training_chart(points: Sequence[Record]) -> Chart:
     """The chart of the curves of trainings; each seed has a line of its own."""
     present = {name for point in points for name, value in point.items() if value is not None}
     seeds = sorted({str(point.get("seed")) for point in points})

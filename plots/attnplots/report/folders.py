@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnplots import environment, images, records, results, trainings
-from attnplots.environment import Environment
-from attnplots.records import Record, Records, RecordsError
+from attnplots.figures import images
+from attnplots.records import environment, records, results, trainings
+from attnplots.records.environment import Environment
+from attnplots.records.records import Record, Records, RecordsError
+from attnplots.records.schema import Schema
+from attnplots.records.text import printable
 from attnplots.report import gates
 from attnplots.report.gates import Gate
-from attnplots.schema import Schema
-from attnplots.text import printable
 
 # A folder that has one of these files is a folder of results.
 EXPERIMENT_FILES = (trainings.FILE_NAME, trainings.ENDED_FILE_NAME, results.GENERATIONS_FILE_NAME)

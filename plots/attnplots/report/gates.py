@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnplots import environment, methods
-from attnplots.records import RecordsError
-from attnplots.text import printable
-from attnplots.words import change_text
+from attnplots.records import environment, methods
+from attnplots.records.records import RecordsError
+from attnplots.records.text import printable
+from attnplots.records.words import change_text
 
 FILE_NAME = "gate.json"
 @dataclass(frozen=True)

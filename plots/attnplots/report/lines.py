@@ -11,19 +11,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import certainty, methods, ratios
-from attnplots import curves as data
-from attnplots.columns import LIST_TYPES
-from attnplots.crossovers import RIVAL
-from attnplots.records import Record, Records, identity
+from attnplots.records import certainty, ratios
+from attnplots.records import rows as data
+from attnplots.records.columns import LIST_TYPES
+from attnplots.records.crossovers import RIVAL
+from attnplots.records.records import Record, Records, identity
+from attnplots.records.schema import Axis, Schema
+from attnplots.records.text import printable
+from attnplots.records.words import CaseTexts, varying
 from attnplots.report.folders import Folder
 from attnplots.report.gates import Gate
-from attnplots.schema import Axis, Schema
-from attnplots.text import printable
-from attnplots.words import CaseTexts, varying
 
-# The columns of a table before the reader asks for all of them; axes with several values follow the
-# first two.
+# The columns of a table before the reader asks for all of them; axes with several values follow the first two.
 FIRST = ("method", "protocol")
 USUAL = ("query_len", "time_median_ms", "_interval", "_factor", "ratio_median", "peak_extra_bytes",
          "quality_row_error_median", "max_row_error", "implementation", "outcome")  # fmt: skip
@@ -68,7 +67,7 @@ class Lines:
     rows: list[list[Any]]
 
 
-def of_folders(folders: Sequence[Folder]) -> Lines:
+def sweep_lines(folders: Sequence[Folder]) -> Lines:
     """The lines of the records of some folders of one sweep."""
     everything: list[tuple[Folder, Record]] = [(f, r) for f in folders for r in f.records]
     schema = folders[-1].records.schema
@@ -76,7 +75,7 @@ def of_folders(folders: Sequence[Folder]) -> Lines:
     columns = [_column(name, schema) for name in names]
     together = Records([record for _, record in everything], schema)
     # Devices on which nothing could run do not count when panels get their titles.
-    present, _ = data.on_present_devices(together)
+    present, _ = data.select_present_devices(together)
     factors = {folder.path: ratios.Factors(folder.records, RIVAL) for folder in folders}
     panels = {id(r): row.title for row in data.split_rows(present) for r in row.records}
     # Cases without a number stand below the others.
@@ -101,7 +100,7 @@ def of_folders(folders: Sequence[Folder]) -> Lines:
     return Lines(columns, [name for name in (*several, *usual) if name in names], rows)
 
 
-def of_gates(gates: Sequence[Gate]) -> Lines:
+def gate_lines(gates: Sequence[Gate]) -> Lines:
     """The lines of all cases of some runs of the gate."""
     rows = []
     for number, gate in enumerate(gates, 1):
@@ -149,8 +148,7 @@ def _derived(folder: Folder, record: Record, panel: str) -> dict[str, Any]:
 def _over_runs(
     run: int, record: Record, derived: dict[str, Any], first: dict[str, float], schema: Schema
 ) -> dict[str, Any]:
-    """The columns that show how a case changes from run to run; `first` holds the times of the first
-    runs by case."""
+    """The columns that show how a case changes from run to run; `first` holds the times of the first runs by case."""
     middle = record.get(data.TIME_COLUMNS[0])
     if not middle:
         return {"_run": run + 1}
@@ -210,16 +208,3 @@ def absent(folder: Folder) -> list[Absent]:
         )
         for kind, found in groups.items()
     ]
-
-
-def method_groups(names: Iterable[str]) -> list[str]:
-    """The methods in the order in which legends list them: families together."""
-    from attnplots import style  # Matplotlib is needed for the colours only.
-
-    order = list(style.FAMILIES)
-
-    def place(name: str) -> tuple[int, str]:
-        family = style.family(methods.short_name(name))
-        return (order.index(family) if family in order else len(order), name)
-
-    return sorted(dict.fromkeys(names), key=place)

@@ -18,15 +18,19 @@ import altair
 import jinja2
 import vl_convert
 
-from attnplots import claims, cli, curves, driver, environment, images, quantities, results, style, verdicts
-from attnplots.curves import method_text, size_text
-from attnplots.environment import Environment
-from attnplots.records import Record, Records, RecordsError
+from attnplots.figures import images, style
+from attnplots.marks import files, sheet
+from attnplots.published import claims, quantities, verdicts
+from attnplots.records import driver, environment, results
+from attnplots.records import rows as data
+from attnplots.records.environment import Environment
+from attnplots.records.records import Record, Records, RecordsError
+from attnplots.records.rows import method_text, size_text
+from attnplots.records.schema import COPY
+from attnplots.records.text import count_of, printable
+from attnplots.records.words import bytes_text, common_text, listed, share, span
 from attnplots.report import answers, changes, charts, folders, gates, lines
 from attnplots.report.folders import Experiment, Folder
-from attnplots.schema import COPY
-from attnplots.text import count_of, printable
-from attnplots.words import bytes_text, common_text, listed, share, span
 
 FOLDER = Path(__file__).parent
 # Nothing may be loaded from anywhere. Vega compiles expressions, for which it needs `unsafe-eval`.
@@ -103,8 +107,8 @@ def _render(found: folders.Found, title: str, others: Executor) -> str:
     sweeps = [_sweep(k, name, of, data, others) for k, (name, of) in enumerate(found.sweeps.items())]
     experiments = [_experiment(k, one, data) for k, one in enumerate(found.experiments)]
     if found.gates:
-        data["lines"]["gate"] = vars(lines.of_gates(found.gates))
-        data["charts"]["gate"] = charts.for_page(charts.of_gates(found.gates)) | {"lines": "gate"}
+        data["lines"]["gate"] = vars(lines.gate_lines(found.gates))
+        data["charts"]["gate"] = charts.page_values(charts.gate_chart(found.gates)) | {"lines": "gate"}
     place = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined, finalize=_safe,
@@ -161,15 +165,15 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     """What the page shows of a sweep; its lines and charts are added to the data."""
     newest = of[-1]
     analysis = others.submit(driver.ask, "analyse", newest.path)
-    told = lines.of_folders(of)
+    told = lines.sweep_lines(of)
     key = f"sweep-{number}"
     columns = [column["name"] for column in told.columns]
     together = Records([record for folder in of for record in folder.records], newest.records.schema)
     labels = [folder.label for folder in of]
     data["lines"][key] = vars(told)
-    data["charts"][key] = charts.for_page(charts.of_records(together, labels, columns)) | {"lines": key}
+    data["charts"][key] = charts.page_values(charts.sweep_chart(together, labels, columns)) | {"lines": key}
     shown = Sweep(
-        key, name, [_folder(folder) for folder in of], answers.of_folder(newest, analysis.result()),
+        key, name, [_folder(folder) for folder in of], answers.find(newest, analysis.result()),
         newest.label if len(of) > 1 else "", lines.absent(newest), key,
     )  # fmt: skip
     if len(of) == 2:
@@ -177,7 +181,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     elif len(of) > 2:
         shown.history = changes.over_time(of)
         shown.history_chart = f"{key}-history"
-        data["charts"][shown.history_chart] = charts.for_page(charts.of_history(together, labels)) | {"lines": key}
+        data["charts"][shown.history_chart] = charts.page_values(charts.history_chart(together, labels)) | {"lines": key}
     return shown
 
 
@@ -187,7 +191,7 @@ def _folder(folder: Folder) -> dict[str, Any]:
         for name, (words, shown) in SETTINGS.items()
         if isinstance(folder.settings.get(name), int | float) and folder.settings[name]
     }
-    present, _ = curves.on_present_devices(folder.records)
+    present, _ = data.select_present_devices(folder.records)
     return {
         "label": folder.label,
         "common": common_text(present) if len(present) else "",
@@ -247,11 +251,11 @@ def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
         "build": environment.build_text(one.environment) or "unknown",
     })  # fmt: skip
     if one.points:
-        chart = charts.of_curves(one.points)
+        chart = charts.training_chart(one.points)
         names = ["method", "seed", "_name", *(q.column for q in (*chart.x, *chart.y))]
         rows = [[method_text(p["method"]) if n == "_name" else lines.plain(p.get(n)) for n in names] for p in one.points]
         data["lines"][key] = {"columns": [{"name": n, "unit": "", "about": ""} for n in names], "usual": [], "rows": rows}
-        data["charts"][key] = charts.for_page(chart) | {"lines": key}
+        data["charts"][key] = charts.page_values(chart) | {"lines": key}
         shown.chart = key
     shown.ended = [_ended(line) for line in one.ended]
     order = ("dataset", "method", "device", "batch")
@@ -289,10 +293,10 @@ def _speed(row: results.Row) -> dict[str, str]:
 
 def _picture(folder: Path) -> str:
     """The grids of images of a folder as the URL of a PNG file that is inside the URL."""
-    with style.context():
-        figure = images.draw(images.load(folder), environment.load(folder))
+    with sheet.context():
+        figure = files.draw(images.describe(images.load(folder), environment.load(folder)))
         target = io.BytesIO()
-        figure.savefig(target, format="png", dpi=150, metadata=cli.METADATA["png"])
+        figure.savefig(target, format="png", dpi=150, metadata=files.METADATA["png"])
     return "data:image/png;base64," + base64.b64encode(target.getvalue()).decode()
 
 
@@ -307,10 +311,10 @@ class Paper:
 
 
 def _paper(found: folders.Found) -> Paper:
-    published = COPY.resolve().parents[2] / "experiments" / "published"
+    published = COPY.resolve().parents[3] / "experiments" / "published"
     if not found.experiments or not (published / "claims.toml").exists():
         return Paper()
-    rows = [row for one in found.experiments for row in results.of_folder(one.path)]
+    rows = [row for one in found.experiments for row in results.read_folder(one.path)]
     here = results.Results(rows, {str(one.path): one.environment for one in found.experiments})
     made = claims.load_claims(published / "claims.toml")
     texts = results.load_published(sorted(published.glob("*.csv")))
@@ -327,9 +331,8 @@ def _paper(found: folders.Found) -> Paper:
 # ---------------------------------------------------------------- the command
 
 
-def main(script: str, arguments: Sequence[str] | None = None) -> int:
-    """Writes the page; returns 0, or 2 after an error on stderr."""
-    parser = argparse.ArgumentParser(description="Writes one page of HTML about folders of results.")
+def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Writes the page."""
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="DIR",
         help="folder of a sweep or an experiment, or a folder that contains such folders. Two folders of one "
@@ -343,15 +346,11 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # Looking for garbage among millions of values would take a tenth of the time, and there is little of it.
     gc.disable()
-    try:
-        found = folders.load(options.folders)
-        names = [*found.sweeps, *(one.label for one in found.experiments), *(["gate"] if found.gates else [])]
-        text = render(found, printable(options.title or ", ".join(names)))
-        if options.out.is_dir():
-            raise RecordsError(f"--out {options.out}: a folder; expected the name of a file such as report.html")
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text, "utf-8")
-        print(printable(f"{options.out}: {len(text.encode()) / 1e6:.1f} MB"))
-    except (RecordsError, OSError) as error:
-        return cli.refuse(script, error)
-    return 0
+    found = folders.load(options.folders)
+    names = [*found.sweeps, *(one.label for one in found.experiments), *(["gate"] if found.gates else [])]
+    text = render(found, printable(options.title or ", ".join(names)))
+    if options.out.is_dir():
+        raise RecordsError(f"--out {options.out}: a folder; expected the name of a file such as report.html")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(text, "utf-8")
+    print(printable(f"{options.out}: {len(text.encode()) / 1e6:.1f} MB"))

@@ -5,14 +5,14 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT
-from test_plots import LENGTHS, PLOTS, measured, refusal, run, write
+from test_plots import LENGTHS, measured, refusal, run, write
 
 # Control characters, a formula that does not parse, markup, an escape that reverses the text, and
 # characters that the font of the figures lacks.
 HOSTILE = "a\x1b[31m\x00\x07\r\nb $\\frac{$ <svg>&amp;\x9b\u202e\u2028 注意 😀 \ufffe"
 
 
-FIGURE = PLOTS / "figure1.py"
+FIGURE = "figure1"
 
 
 def elements_of(path):
@@ -27,7 +27,7 @@ def test_hostile_texts_give_a_figure_that_is_well_formed(tmp_path, script):
         for suffix in ("", " two") for n in LENGTHS
     ]  # fmt: skip
     folder = write(tmp_path / "hostile", rows)
-    done = run(PLOTS / f"{script}.py", folder)
+    done = run(script, folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "Matplotlib warns about nothing"
     drawn = [path for path in folder.iterdir() if path.suffix == ".svg"]
@@ -43,6 +43,6 @@ def test_errors_of_the_scripts_are_safe_to_print(tmp_path):
 
 def test_long_names_and_newer_records_are_refused(tmp_path):
     assert "a text of at most 200 characters in `method`" in refusal(FIGURE, write(tmp_path / "long", [measured("a" * 201)]))
-    known = json.loads((ROOT / "plots/attnplots/schema.json").read_text())["schema_version"]
+    known = json.loads((ROOT / "plots/attnplots/records/schema.json").read_text())["schema_version"]
     newer = write(tmp_path / "newer", [measured(schema_version=known + 1)])
     assert f"expected schema_version {known} or less" in refusal(FIGURE, newer)

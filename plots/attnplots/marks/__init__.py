@@ -1,0 +1,1 @@
+"""Draws described figures with Matplotlib."""

@@ -1,0 +1,402 @@
+"""The claims of published texts: the rules that decide them, and what the results say about each."""
+
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnplots.published.quantities import Value, matching, number_text, quantity_name, setting_text, value_of
+from attnplots.records.records import RecordsError
+from attnplots.records.results import GENERATIONS, PUBLISHED, TRAININGS, Results, Row
+from attnplots.records.rows import size_text
+
+HOLDS, FAILS, UNKNOWN = "reproduced", "not reproduced", "cannot tell"
+NEEDS_GPU = "needs a GPU"
+# The failures that mean that a case did not fit into memory.
+OUT_OF_MEMORY = ("oom", "predicted_oom")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What some rows say about a claim: the verdict, the numbers that decide it, where they are
+    from, and in words the data that stand in for the published ones, if others do."""
+
+    verdict: str
+    numbers: str
+    where: str = ""
+    stand_in: str = ""
+
+
+@dataclass
+class Claims:
+    """The content of the file of claims."""
+
+    claims: list[dict[str, Any]]
+    stand_ins: dict[str, list[str]] = field(default_factory=dict)
+    machines: dict[str, str] = field(default_factory=dict)
+    commands: dict[str, str] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- rules
+#
+# A rule takes a claim and the rows that it is about. It returns an answer, or the words that say
+# what is missing.
+
+
+def _where(claim: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {k: v for k, v in claim.get("where", {}).items() if k != "dataset"} | more
+
+
+def _ratio(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
+    quantity = claim["quantity"]
+    sides = []
+    for side in ("top", "bottom"):
+        value = value_of(matching(rows, _where(claim, **claim[side])), quantity)
+        if value is None:
+            return _side_text(claim[side])
+        sides.append(value)
+    top, bottom = sides
+    if bottom.number <= 0:
+        return f"a number above 0 of {_side_text(claim['bottom'])}"
+    ratio = top.number / bottom.number
+    text = _ratio_text(ratio)
+    shown = [f"{_side_text(claim[side])} {value.text(quantity)}{_setting_suffix(value)}"
+             for side, value in zip(("top", "bottom"), sides, strict=True)]  # fmt: skip
+    numbers = f"{text} ({shown[0]}; {shown[1]}){_equal_batch(claim, rows)}"
+    (top_low, top_high), (low, high) = top.ends(), bottom.ends()
+    if top_low > claim["above"] * high:
+        return Answer(HOLDS, numbers)
+    return Answer(FAILS if top_high <= claim["above"] * low else UNKNOWN, numbers)
+
+
+def _ratio_text(ratio: float) -> str:
+    return f"{ratio:,.0f}×" if ratio >= 1000 else f"{ratio:.3g}×"
+
+
+def _setting_suffix(value: Value) -> str:
+    row = value.rows[0]
+    is_ours = row["source"] == GENERATIONS and row["folder"] != PUBLISHED
+    return f" [{setting_text(row)}]" if is_ours else ""
+
+
+def _compares_best_batches(claim: dict[str, Any]) -> bool:
+    return claim["source"] == GENERATIONS and "batch" not in claim.get("where", {})
+
+
+def _equal_batch(claim: dict[str, Any], rows: Sequence[Row]) -> str:
+    """The ratio at the largest batch that both sides were measured with, in words, and whether the
+    rule would hold for it; empty if each side's batch is given or there is none."""
+    if not _compares_best_batches(claim):
+        return ""
+    sides = [matching(rows, _where(claim, **claim[side])) for side in ("top", "bottom")]
+    top, bottom = (
+        {row["batch"]: row[claim["quantity"]] for row in side if isinstance(row.get("batch"), int)} for side in sides
+    )
+    common = sorted(set(top) & set(bottom))
+    if not common or bottom[common[-1]] <= 0:
+        return ""
+    ratio = top[common[-1]] / bottom[common[-1]]
+    comparison = "" if ratio > claim["above"] else f", not above {claim['above']:,g}"
+    return f"; at equal batch {common[-1]}: {_ratio_text(ratio)}{comparison}"
+
+
+def _side_text(side: dict[str, Any]) -> str:
+    on = {"cpu": " on the CPU", "cuda": " on the GPU"}.get(side.get("device", ""), "")
+    return f"{side['method']}{on}"
+
+
+def _values(claim: dict[str, Any], rows: Sequence[Row], methods: Sequence[str]) -> dict[str, Value] | str:
+    quantity = claim["quantity"]
+    found = {m: value_of(matching(rows, _where(claim, method=m)), quantity) for m in methods}
+    missing = [method for method, value in found.items() if value is None]
+    if missing:
+        return ", ".join(missing)
+    return {method: value for method, value in found.items() if value}
+
+
+def _order(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
+    methods = claim["methods"]
+    values = _values(claim, rows, methods)
+    if isinstance(values, str):
+        return values
+    shown = [f"{m} {values[m].text(claim['quantity'])}" for m in methods]
+    pairs = list(zip(methods, methods[1:], strict=False))
+    return Answer(_all_below(values, pairs), ", ".join(shown) + _overlaps(values, pairs))
+
+
+def _all_below(values: dict[str, Value], pairs: Iterable[tuple[str, str]]) -> str:
+    """Whether the first value of each pair is below the second, for all seeds. Unknown if ranges of
+    seeds overlap, unless another pair decides."""
+    answers = set()
+    for a, b in pairs:
+        (low_a, high_a), (low_b, high_b) = values[a].ends(), values[b].ends()
+        answers.add(HOLDS if high_a < low_b else FAILS if low_a >= high_b else UNKNOWN)
+    return FAILS if FAILS in answers else UNKNOWN if UNKNOWN in answers else HOLDS
+
+
+def _overlaps(values: dict[str, Value], pairs: Iterable[tuple[str, str]]) -> str:
+    """Says which of the pairs of methods have ranges of seeds that overlap; empty if none has."""
+    found = []
+    for a, b in pairs:
+        one, other = values[a].spread, values[b].spread
+        if one and other and max(one[0], other[0]) <= min(one[1], other[1]):
+            found.append(f"{a} and {b}")
+    return f"; the ranges of the seeds overlap for {', '.join(found)}" if found else ""
+
+
+def _lowest(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
+    methods = [claim["method"], *claim["others"]]
+    values = _values(claim, rows, methods)
+    if isinstance(values, str):
+        return values
+    shown = [f"{m} {values[m].text(claim['quantity'])}" for m in methods]
+    pairs = [(claim["method"], other) for other in claim["others"]]
+    return Answer(_all_below(values, pairs), ", ".join(shown) + _overlaps(values, pairs))
+
+
+def _group_lengths(claim: dict[str, Any], rows: Sequence[Row], method: str) -> dict[int, float]:
+    """The quantity of a method at each length that was measured."""
+    mine = matching(rows, _where(claim, method=method))
+    lengths = sorted({row["query_len"] for row in mine if row.get("query_len")})
+    values = {n: value_of([row for row in mine if row["query_len"] == n], claim["quantity"]) for n in lengths}
+    return {n: value.number for n, value in values.items() if value and value.number > 0}
+
+
+def _growth(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
+    found = {n: v for n, v in _group_lengths(claim, rows, claim["method"]).items() if n >= claim["from"]}
+    if len(found) < 3:
+        return f"{claim['method']} at three lengths or more from {claim['from']} on"
+    slope = float(np.polyfit(np.log(list(found)), np.log(list(found.values())), 1)[0])
+    low, high = claim["between"]
+    ends = [f"N = {size_text(n)}: {number_text(claim['quantity'], found[n])}" for n in (min(found), max(found))]
+    holds = low <= slope <= high
+    numbers = f"e = {slope:.2f} ({len(found)} lengths; {'; '.join(ends)})"
+    return Answer(HOLDS if holds else FAILS, numbers)
+
+
+def _everywhere(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
+    own = _group_lengths(claim, rows, claim["method"])
+    compared, lost = 0, []
+    for other in claim["others"]:
+        for n, number in _group_lengths(claim, rows, other).items():
+            if n in own:
+                compared += 1
+                if own[n] >= number:
+                    texts = [number_text(claim["quantity"], v) for v in (own[n], number)]
+                    lost.append(f"{other} at N = {size_text(n)}: {texts[0]} against {texts[1]}")
+    if not compared:
+        return f"{claim['method']} and another method at the same length"
+    numbers = f"lower in {compared - len(lost)} of {compared} comparisons"
+    if lost:
+        numbers += f"; not against {', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}"
+    return Answer(FAILS if lost else HOLDS, numbers)
+
+
+def _outcomes(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
+    mine = [r for r in matching(rows, _where(claim, method=claim["method"])) if r.get("published_outcome")]
+    shown, holds, known = [], True, 0
+    for row in sorted(mine, key=lambda row: row["query_len"]):
+        failure = row.get("failure_kind")
+        if row["outcome"] == "measured":
+            found = "measured"
+        elif failure in OUT_OF_MEMORY:
+            found = "oom"
+        else:
+            shown.append(f"N = {size_text(row['query_len'])}: {failure or row['outcome']}, so not known")
+            continue
+        known += 1
+        holds = holds and found == row["published_outcome"]
+        words = {"measured": "runs", "oom": "out of memory"}
+        shown.append(f"N = {size_text(row['query_len'])}: {words[found]}")
+    if not known or known < len(mine):
+        so_far = f" ({'; '.join(shown)})" if shown else ""
+        return f"{claim['method']} at the published lengths{so_far}"
+    return Answer(HOLDS if holds else FAILS, ", ".join(shown))
+
+
+def _open(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
+    """A claim that no record decides, with the reason."""
+    return Answer(UNKNOWN, claim["why"])
+
+
+Rule = Callable[[dict[str, Any], Sequence[Row]], Answer | str]
+RULES: dict[str, tuple[Rule, tuple[str, ...]]] = {
+    "ratio": (_ratio, ("quantity", "top", "bottom", "above")),
+    "order": (_order, ("quantity", "methods")),
+    "lowest": (_lowest, ("quantity", "method", "others")),
+    "growth": (_growth, ("quantity", "method", "from", "between")),
+    "everywhere": (_everywhere, ("quantity", "method", "others")),
+    "outcomes": (_outcomes, ("method",)),
+    "open": (_open, ("why",)),
+}
+
+
+def rule_text(claim: dict[str, Any]) -> str:
+    """The rule of a claim in words."""
+    kind = claim["kind"]
+    if kind == "open":
+        return "none"
+    name = quantity_name(claim.get("quantity", ""))
+    if kind == "ratio":
+        sides = [_side_text(claim[side]) for side in ("top", "bottom")]
+        # The paper compares throughput so in its Tables 1, 2 and 4, and at batch 1 in its Section C.2.
+        at = ", each at its own best batch, as in the paper" if _compares_best_batches(claim) else ""
+        return f"{name} of {sides[0]} ÷ that of {sides[1]} > {claim['above']:,g}{at}"
+    if kind == "order":
+        return f"{name}: {' < '.join(claim['methods'])}"
+    if kind == "lowest":
+        return f"{name} of {claim['method']} < that of each of {', '.join(claim['others'])}"
+    if kind == "growth":
+        low, high = claim["between"]
+        growth = f"{name} of {claim['method']} ∝ N^e from N = {claim['from']} on"
+        return f"{growth}, {low:g} ≤ e ≤ {high:g}"
+    if kind == "everywhere":
+        return f"{name} of {claim['method']} < that of {', '.join(claim['others'])} at every N"
+    return f"{claim['method']} runs, or is out of memory, at the same N"
+
+
+# ---------------------------------------------------------------- answers
+
+
+def published_answer(claim: dict[str, Any], published: Sequence[Row]) -> Answer | None:
+    """What the published numbers say about a claim; None if there are none for it."""
+    if claim["kind"] in ("growth", "everywhere", "outcomes", "open"):
+        return None
+    where = {"source": claim["source"]}
+    if "dataset" in claim.get("where", {}):
+        where["dataset"] = claim["where"]["dataset"]
+    rows = [row for row in matching(published, where) if row.get(claim["quantity"]) is not None]
+    own = [row for row in rows if claim["part"] == f"Table {row.get('table')}"]
+    # A claim may compare with a number of another table, as Table 4 does with Table 1.
+    for chosen in (own, rows):
+        answer = RULES[claim["kind"]][0](claim, chosen)
+        if isinstance(answer, Answer):
+            return answer
+    return None
+
+
+def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]]) -> list[Answer]:
+    """An answer for each folder that has all numbers of a claim, or one that says what is missing.
+
+    The numbers of a claim about both devices may come from several folders of one machine or run.
+    """
+    if claim["kind"] == "open":
+        return [Answer(UNKNOWN, claim["why"])]
+    rows = [row for row in found.rows if row["source"] == claim["source"]]
+    dataset = claim.get("where", {}).get("dataset")
+    answers: list[Answer] = []
+    missing: list[str] = []
+    for name in [dataset, *stand_ins.get(dataset, [])] if dataset else [None]:
+        of_data = [row for row in rows if name is None or row.get("dataset") == name]
+        across = {claim.get(side, {}).get("device") for side in ("top", "bottom")} == {"cpu", "cuda"}
+        groups: dict[str, list[Row]] = {}
+        for row in of_data:
+            folder = Path(row["folder"])
+            groups.setdefault(str(folder.parent if across else folder), []).append(row)
+        for folder, group in groups.items():
+            # A claim that names no device is answered for each one.
+            devices = {None} if _names_device(claim) else {row.get("device") for row in group}
+            for device in sorted(devices, key=str):
+                chosen = [row for row in group if device is None or row.get("device") == device]
+                answer = RULES[claim["kind"]][0](claim, chosen)
+                if isinstance(answer, str):
+                    missing.append(f"{folder} lacks {answer}")
+                    continue
+                on = f", {device}" if device else ""
+                stand_in = f"on {name}, not {dataset}" if name != dataset else ""
+                where = f"{folder}{on}"
+                answers.append(Answer(answer.verdict, answer.numbers, where, stand_in))
+    if answers:
+        return answers
+    why = "; ".join(dict.fromkeys(missing)) or _nothing(claim, dataset)
+    return [Answer(NEEDS_GPU if _names_gpu(claim) else UNKNOWN, why)]
+
+
+def _names_gpu(claim: dict[str, Any]) -> bool:
+    return any(claim.get(part, {}).get("device") == "cuda" for part in ("where", "top", "bottom"))
+
+
+def _names_device(claim: dict[str, Any]) -> bool:
+    return any("device" in claim.get(part, {}) for part in ("where", "top", "bottom"))
+
+
+def command_of(claim: dict[str, Any], claims: Claims) -> str:
+    """The command that measures the numbers of a claim."""
+    if claim["kind"] == "open":
+        return "–"
+    source, where = claim["source"], claim.get("where", {})
+    if source in (TRAININGS, GENERATIONS):
+        key = f"{source} {where.get('dataset')}{' batch 1' if where.get('batch') == 1 else ''}"
+        command = claims.commands.get(claim.get("command", key), "none")
+    else:
+        command = f"build/attnbench sweep {source}"
+    return f"`{command}`"
+
+
+def _nothing(claim: dict[str, Any], dataset: str | None) -> str:
+    of = f" of {dataset}" if dataset else ""
+    if claim["source"] in (TRAININGS, GENERATIONS):
+        return f"no {claim['source']}{of} in the results"
+    return f"no records of the sweep {claim['source']} in the results"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim of a part of a text, the verdict on it, and the numbers here and in the text. If other
+    data stand in for the published ones, `stand_in` says which."""
+
+    part: str
+    claim: str
+    verdict: str
+    here: str
+    published: str
+    rule: str
+    command: str
+    stand_in: str = ""
+
+    def text(self) -> str:
+        """The verdict with the data that it rests on, if they are others than the published ones."""
+        return f"{self.verdict} {self.stand_in}" if self.stand_in else self.verdict
+
+
+def decided(published: Sequence[Row], found: Results, claims: Claims) -> list[Verdict]:
+    """A verdict for each claim and each folder that decides it, in the order of the claims."""
+    verdicts = []
+    for claim in claims.claims:
+        paper = published_answer(claim, published)
+        for answer in here(claim, found, claims.stand_ins):
+            shown = f"{answer.numbers} — {answer.where}" if answer.where else answer.numbers
+            said = paper.numbers if paper else "no numbers"
+            verdicts.append(
+                Verdict(
+                    claim["part"], claim["says"], answer.verdict, shown, said, rule_text(claim),
+                    command_of(claim, claims), answer.stand_in,
+                )
+            )  # fmt: skip
+    return verdicts
+
+
+def load_claims(path: Path) -> Claims:
+    """The claims in a file; raises RecordsError, which names a claim that has no known rule."""
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}; expected a file of claims")
+    except ValueError as error:
+        raise RecordsError(f"{path}: expected a file of claims in TOML: {error}")
+    claims = data.get("claim", [])
+    if not claims:
+        raise RecordsError(f"{path}: no claims; expected at least one [[claim]]")
+    for number, claim in enumerate(claims, start=1):
+        where = f"{path}: claim {number}"
+        if claim.get("kind") not in RULES:
+            known = ", ".join(RULES)
+            raise RecordsError(f"{where}: kind = {claim.get('kind')!r}; expected one of {known}")
+        for name in ("part", "says", "source", *RULES[claim["kind"]][1]):
+            if name not in claim:
+                raise RecordsError(f"{where}: no `{name}`; a claim of kind {claim['kind']} needs it")
+    tables = (data.get(name, {}) for name in ("stand_ins", "machines", "commands"))
+    return Claims(claims, *tables)

@@ -1,0 +1,180 @@
+"""The tables that docs/experiments.md shows of the trainings and of the speed of generating images."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from attnplots.figures import image_speed
+from attnplots.published import verdicts
+from attnplots.published.quoted import machine_folder, provenance
+from attnplots.records import results, trainings
+from attnplots.records.methods import method_name
+from attnplots.records.records import Record
+from attnplots.records.results import Row
+from attnplots.records.words import amount, share, span
+
+NOTHING = ["Nothing is measured yet."]
+
+
+def _by_method(lines: Iterable[Record]) -> dict[str, list[Record]]:
+    """The lines of each method, in the order of the figures; other methods are last."""
+    found: dict[str, list[Record]] = {}
+    for line in lines:
+        found.setdefault(method_name(line["method"]), []).append(line)
+    order = (*image_speed.ORDER, *found)
+    return dict(sorted(found.items(), key=lambda pair: order.index(pair[0])))
+
+
+# The cells of a method after its name, given the ends of its trainings.
+Cells = Callable[[str, list[Record]], list[str]]
+
+
+def _training_table(
+    root: Path, name: str, head: Sequence[str], cells: Cells, note: Callable[[list[Record]], str]
+) -> list[str]:
+    """A table with a line for each method of a training, a note on all trainings, which may be empty,
+    and how long they took and where they ran."""
+    folder = _training_folder(root, name)
+    ended = trainings.load_ended(folder)[0] if folder else []
+    lines = [line for line in ended if line.get("outcome") == "measured"]
+    if folder is None or not lines:
+        return NOTHING
+    rows = [[f"`{method}`", *cells(method, own)] for method, own in _by_method(lines).items()]
+    said = note(lines)
+    minutes = sum(line["training_s"] for line in lines) / 60
+    count = "The training" if len(lines) == 1 else f"The {len(lines)} trainings"
+    measured = f"{count} took {amount(minutes)} minutes on {provenance(folder, lines)}."
+    return [*verdicts.table(["method", *head], rows), *([said] if said else []), measured]
+
+
+def _training_folder(root: Path, name: str) -> Path | None:
+    return machine_folder(root, name, trainings.ENDED_FILE_NAME)
+
+
+def copy_table(root: Path) -> list[str]:
+    """Losses and correct symbols of the copy task in short, over the seeds."""
+
+    def cells(_: str, lines: list[Record]) -> list[str]:
+        return [
+            span((line["validation_loss"] for line in lines), "{:.2g}".format),
+            span((line["validation_accuracy"] for line in lines), share),
+            span((1e3 / line["updates_per_s"] for line in lines), amount),
+        ]
+
+    def note(lines: list[Record]) -> str:
+        seeds = len({line["seed"] for line in lines})
+        return f"Lowest to highest of {seeds} seeds." if seeds > 1 else ""
+
+    head = ("validation loss", "symbols that are right", "an update, ms")
+    return _training_table(root, "copy-task-short", head, cells, note)
+
+
+def digits_table(root: Path) -> list[str]:
+    """Bits per dimension of the digits, times of epochs, and how fast images are generated."""
+    if (folder := _training_folder(root, "digits")) is None:
+        return NOTHING
+    points = _by_method(trainings.load_points(folder)[0])
+    is_generated = (folder / results.GENERATIONS_FILE_NAME).exists()
+    speeds = results.generations(folder) if is_generated else []
+    speeds_of = _by_method(speeds)
+
+    def cells(method: str, lines: list[Record]) -> list[str]:
+        best = min(points[method], key=lambda point: point["bits_per_dim"])
+        fastest = max((row["images_per_s"] for row in speeds_of.get(method, [])), default=None)
+        return [
+            f"{best['bits_per_dim']:.3f}",
+            f"{best['update']:,} of {lines[0]['updates']:,}",
+            amount(min(line["epoch_s"] for line in lines)),
+            "not measured" if fastest is None else amount(fastest),
+        ]
+
+    def note(_: list[Record]) -> str:
+        return f"Images are generated {max(row['batch'] for row in speeds)} at a time." if speeds else ""
+
+    head = ("bits per dimension", "after updates", "an epoch, s", "images/s")
+    return _training_table(root, "digits", head, cells, note)
+
+
+def speech_table(root: Path) -> list[str]:
+    """Phone error rates of the short speech training, and times of epochs."""
+
+    def cells(_: str, lines: list[Record]) -> list[str]:
+        return [
+            span((line["phone_error_rate"] for line in lines), share),
+            span((line["epoch_s"] for line in lines), amount),
+        ]
+
+    def note(lines: list[Record]) -> str:
+        chance = max(line["chance_error_rate"] for line in lines)
+        return f"By chance, {share(chance)} of the phones would be wrong."
+
+    return _training_table(root, "speech-short", ("phones that are wrong", "an epoch, s"), cells, note)
+
+
+def epoch_table(root: Path) -> list[str]:
+    """How long an epoch of the full size would take."""
+
+    def cells(_: str, lines: list[Record]) -> list[str]:
+        return [amount(min(line["epoch_s"] for line in lines) / 3600)]
+
+    def note(lines: list[Record]) -> str:
+        return f"Extrapolated from {max(line['updates'] for line in lines)} updates."
+
+    return _training_table(root, "speech-epoch", ("an epoch, hours",), cells, note)
+
+
+def image_speed_table(root: Path) -> list[str]:
+    """Seconds of an image alone and images a second at the best batch, for each data set."""
+    folder = machine_folder(root, "image-speed", results.GENERATIONS_FILE_NAME)
+    if folder is None:
+        return NOTHING
+    ours = [row for row in image_speed.load(folder).ours if row["device"] == "cpu"]
+    by_method = _by_method(ours)
+    datasets = sorted({row["dataset"] for row in ours}, reverse=True)
+    rows = []
+    for method, of_method in by_method.items():
+        cells = [f"`{method}`"]
+        for dataset in datasets:
+            alone, best = _alone(of_method, dataset), _best(of_method, dataset)
+            cells.append(_speed_text(alone, "s_per_image"))
+            cells += [_speed_text(best, "images_per_s"), f"{best['batch']}" if best else "–"]
+        rows.append(cells)
+    head = ["method"]
+    for name in datasets:
+        head += [f"{name}, s/image", f"{name}, images/s", "at batch"]
+    notes = ["~ is extrapolated.", *_compared(by_method, datasets)]
+    return [*verdicts.table(head, rows), *notes, f"Measured on {provenance(folder, ours)}."]
+
+
+def _alone(rows: Iterable[Row], dataset: str) -> Row | None:
+    found = [row for row in rows if row["dataset"] == dataset and row["batch"] == 1]
+    return min(found, key=lambda row: row["s_per_image"], default=None)
+
+
+def _best(rows: Iterable[Row], dataset: str) -> Row | None:
+    found = [row for row in rows if row["dataset"] == dataset]
+    return max(found, key=lambda row: row["images_per_s"], default=None)
+
+
+def _speed_text(row: Row | None, quantity: str) -> str:
+    if row is None:
+        return "not measured"
+    return f"{'~' if row.get('extrapolated') else ''}{amount(row[quantity])}"
+
+
+def _compared(by_method: dict[str, list[Row]], datasets: Sequence[str]) -> list[str]:
+    """How much faster the cache makes softmax, and how much faster linear attention is than that."""
+    sentences = []
+    for name in datasets:
+        alone = {method: _alone(rows, name) for method, rows in by_method.items()}
+        best = {method: _best(rows, name) for method, rows in by_method.items()}
+        needed = ("softmax", "stateful-softmax", "linear")
+        if not all(alone.get(method) and best.get(method) for method in needed):
+            continue
+        softmax, cached, linear = (alone[method]["s_per_image"] for method in needed)
+        in_batches = best["linear"]["images_per_s"] / best["stateful-softmax"]["images_per_s"]
+        sentences.append(
+            f"For {name}, the cache of keys and values alone makes softmax {amount(softmax / cached)} times as "
+            f"fast, and linear attention is another {amount(cached / linear)} times as fast alone and "
+            f"{amount(in_batches)} times in batches."
+        )
+    return sentences

@@ -1,0 +1,315 @@
+"""Writes into the project's pages what the records say, so that no number is copied by hand.
+
+README.md, docs/numbers.md and docs/experiments.md have blocks between the lines `<!-- results: NAME -->` and
+`<!-- results end -->`; docs/claims.md is written as a whole.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnplots.published import experiment_tables, verdicts
+from attnplots.published.quoted import machine_folder, provenance
+from attnplots.records import driver, records
+from attnplots.records.records import Record, RecordsError
+from attnplots.records.words import amount, listed, span, times_as_fast
+
+PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md")
+CLAIMS = "docs/claims.md"
+BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
+# A link to the figure of a sweep, which is in the folder of a machine.
+PICTURE = re.compile(r"\(results/([\w-]+)/[\w-]+/\1\.png\)")
+# The lengths that the table of Figure 1 shows, and what its times are compared with.
+LENGTHS = (4096, 65536)
+BASELINE = "sdpa"
+TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
+# Ratios of two runs that differ by at most so many percent are called equal.
+WITHIN = 5
+# The rivals of methods that have kernels of this project, and what they are called elsewhere.
+PACKAGES = {
+    "rivals/fast-transformers.py": "pytorch-fast-transformers",
+    "rivals/reformer-pytorch.py": "reformer-pytorch",
+    "rivals/performer-pytorch.py": "performer-pytorch",
+}
+# PyTorch's flexible attention, which is compared with PyTorch's own BASELINE.
+FLEX = "rivals/flex-attention.py"
+
+
+def _provenance(root: Path, folder: Path, of: Sequence[Record]) -> str:
+    """Where and when records were measured, with a link to them, as the end of a sentence."""
+    return f"{provenance(folder, of)} ([records]({folder.relative_to(root)}/))"
+
+
+def _time(record: Record | None) -> str:
+    """The time of one sequence with the reach of its interval, or why there is none."""
+    if record is None:
+        return "not measured"
+    if record["outcome"] != "measured":
+        kind = str(record.get("failure_kind") or record["outcome"])
+        return {"predicted_oom": "out of memory", "oom": "out of memory"}.get(
+            kind, "over the time limit" if "timeout" in kind else kind
+        )
+    middle = record["time_median_ms"]
+    ends = (record.get("time_ci_low_ms"), record.get("time_ci_high_ms"))
+    shown = f"{amount(record[TIME])} ms"
+    if None in ends:
+        return shown
+    reach = max(ends[1] - middle, middle - ends[0]) / middle
+    return f"{shown} ± {100 * reach:.1f} %"
+
+
+def _against_baseline(crossovers: Sequence[dict[str, Any]], method: str) -> str:
+    """From which length on a method is faster than the baseline, with the interval."""
+    for pair in crossovers:
+        sides = {pair["one"]["method"]: pair["one"], pair["other"]["method"]: pair["other"]}
+        is_wanted = all(side["protocol"] == "forward_backward" and side["device"] == "cpu" for side in sides.values())
+        if (
+            pair["quantity"] != "time"
+            or not is_wanted
+            or set(sides) != {method, BASELINE}
+            or pair["differs"] != ["method"]
+        ):
+            continue
+        is_one = pair["one"]["method"] == method
+        starts_lower = pair["other_needs_less_at_first"] != is_one
+        if pair["verdict"] == "never crosses":
+            word = "faster" if starts_lower else "slower"
+            return f"{word} at every N from {pair['from_length']:,.0f} on"
+        if pair["verdict"] == "crosses":
+            low, high = pair["interval"]
+            ends = f"{low:,.0f} to {high:,.0f}"
+            word = "slower" if starts_lower else "faster"
+            return f"{word} from N = {pair['length']:,.0f} on (95 %: {ends})"
+        return "cannot tell which is faster"
+    return "not compared"
+
+
+def _factor(by_case: dict[tuple[str, int], Record], method: str) -> str:
+    """How many times as fast as the baseline a method is at the longest length at which both have times; an empty text
+    if there is none."""
+    both = [
+        n for m, n in by_case
+        if m == method and all(by_case.get((name, n), {}).get("outcome") == "measured" for name in (method, BASELINE))
+    ]  # fmt: skip
+    if not both:
+        return ""
+    own, other = by_case[method, max(both)], by_case[BASELINE, max(both)]
+    paired = own["ratio_median"] if own.get("baseline") == BASELINE and own.get("ratio_median") else None
+    return f"{times_as_fast(paired or own[TIME] / other[TIME])} at {max(both):,}"
+
+
+def figure1_table(root: Path) -> list[str]:
+    """The times of Figure 1 with gradients at two lengths, how many times as fast as sdpa methods are, and from which
+    length on."""
+    folder = machine_folder(root, "figure1")
+    if folder is None:
+        return ["Nothing is measured yet."]
+    own = [r for r in records.load(folder) if r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu"]
+    crossovers = driver.ask("analyse", folder)["crossovers"]
+    by_case = {(r["method"], r["query_len"]): r for r in own}
+    fastest = {}
+    for n in LENGTHS:
+        of_length = [r for (_, k), r in by_case.items() if k == n and r["outcome"] == "measured"]
+        if of_length:
+            fastest[n] = min(of_length, key=lambda r: r[TIME])["method"]
+    head = ["method", *(f"N = {n:,}" for n in LENGTHS), f"time against {BASELINE}"]
+    rows = []
+    for method in dict.fromkeys(r["method"] for r in own):
+        cells = []
+        for n in LENGTHS:
+            text = _time(by_case.get((method, n)))
+            cells.append(f"**{text}**" if fastest.get(n) == method else text)
+        against = [_factor(by_case, method), _against_baseline(crossovers, method)] if method != BASELINE else ["–"]
+        rows.append([f"`{method}`", *cells, "; ".join(filter(None, against))])
+    measured = [r for r in own if r["outcome"] == "measured"]
+    if not measured:
+        return ["Nothing is measured yet."]
+    count = span(len(r.get("process_medians_ms") or [None]) for r in measured)
+    return [
+        *verdicts.table(head, rows),
+        "Time of one sequence, forward and backward. “± 2 %” says that the 95 % interval of the time ends at most 2 % below "
+        f"and 2 % above it; each case ran in {count} process{'' if count == '1' else 'es'}. Bold: the fastest that was "
+        f"measured. Measured on {_provenance(root, folder, own)}.",
+    ]
+
+
+def rivals_table(root: Path) -> list[str]:
+    """The times of the packages of others, divided by those of this project's methods, as a table; and how PyTorch's
+    flex_attention compares with its sdpa."""
+    folder = machine_folder(root, "rivals")
+    if folder is None:
+        return ["Nothing is measured yet."]
+    own = records.load(folder)
+    groups: dict[tuple[str, str, bool], list[Record]] = {}
+    for record in own:
+        package = record["method"].rpartition(":")[0]
+        if package in PACKAGES and record.get("ratio_median"):
+            key = (package, record["baseline"], bool(record.get("causal")))
+            groups.setdefault(key, []).append(record)
+    if not groups:
+        return ["No other package was measured."]
+    passes = {"forward": "forward", "forward_backward": "with gradients"}
+    heads = [f"their time / ours, {words}" for words in passes.values()]
+    lines = [f"| package | our method | N | {' | '.join(heads)} |", "| --- " * (3 + len(passes)) + "|"]
+    for (package, baseline, causal), found in groups.items():
+        ratios = [[r["ratio_median"] for r in found if r["protocol"] == name] for name in passes]
+        words = [span(values, "{:.1f}".format) if values else "not measured" for values in ratios]
+        lengths = [r["query_len"] for r in found]
+        of = f"{'causal ' if causal else ''}`{baseline}`"
+        ends = f"{min(lengths):,} to {max(lengths):,}"
+        lines.append(f"| {PACKAGES[package]} | {of} | {ends} | {' | '.join(words)} |")
+    where = f"Measured by `sweeps/rivals.toml` on {_provenance(root, folder, own)}."
+    return [*lines, "", *_flex_sentences(own), where]
+
+
+def _flex_sentences(records: Iterable[Record]) -> list[str]:
+    """How the time of FLEX compares with that of PyTorch's sdpa, and where it is faster, as a line."""
+    found = [r for r in records if r["method"].rpartition(":")[0] == FLEX and r.get("baseline") == BASELINE]
+    found = [r for r in found if r["protocol"] == "forward" and r.get("ratio_median")]
+    if not found:
+        return []
+    parts, faster = [], []
+    for causal, mask in ((True, "with a causal mask"), (False, "without a mask")):
+        own = sorted((r for r in found if bool(r.get("causal")) == causal), key=lambda r: r["query_len"])
+        if own:
+            ratios = span([r["ratio_median"] for r in own], "{:.2g}".format)
+            parts.append(f"{ratios} × the time of `sdpa` {mask} (N = {span([r['query_len'] for r in own], '{:,}'.format)})")
+        lengths = [f"{r['query_len']:,}" for r in own if (r.get("ratio_ci_high") or math.inf) < 1]
+        if lengths:
+            faster.append(f"{mask} at N = {listed(lengths)}")
+    where = f"So it is faster than `sdpa` {listed(faster)}" if faster else "So it is nowhere certain to be faster than `sdpa`"
+    return [
+        f"Both are PyTorch's: forward, `flex_attention` takes {listed(parts)}. {where}, by the 95 % intervals of these ratios."
+    ]
+
+
+def _runs(root: Path) -> list[str]:
+    """The folders of the two runs of the sweep `repeat`; empty if they are not both there."""
+    first = machine_folder(root, "repeat", f"run-1/{records.FILE_NAME}")
+    second = first.parent / "run-2" if first else None
+    if first is None or second is None or not (second / records.FILE_NAME).exists():
+        return []
+    return [str(folder.relative_to(root)) for folder in (first, second)]
+
+
+def _compared(root: Path, runs: Sequence[str], quantity: str) -> list[dict[str, Any]]:
+    """The cases of both runs as `attnbench compare` compares them in this quantity."""
+    words = ["compare", *runs, "--within", str(WITHIN)]
+    words += ["--quantity", "time"] if quantity == "time" else []
+    cases = driver.ask(*words, folder=root)["cases"]
+    return [case for case in cases if case.get("quantity") == quantity and case.get("b_value")]
+
+
+def _changes(cases: Sequence[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]:
+    """By how many percent each case of the second run differs from the first, the largest first."""
+    changes = [(abs(case["b_value"] / case["a_value"] - 1) * 100, case["case"]) for case in cases]
+    return sorted(changes, key=lambda pair: -pair[0])
+
+
+def repeat_sentences(root: Path) -> list[str]:
+    """By how much the ratios of two runs of one sweep differ."""
+    compared = _compared(root, runs, "ratio") if (runs := _runs(root)) else []
+    if not compared:
+        return ["Two runs are not measured yet."]
+    changes = _changes(compared)
+    close = sum(change <= WITHIN for change, _ in changes)
+    worst, case = changes[0]
+    equivalent = sum(c["verdict"] == "equivalent" for c in compared)
+    different = sum(c["verdict"] in ("regression", "improvement") for c in compared)
+    return [
+        f"Of the {len(compared)} ratios of two runs of `sweeps/repeat.toml`, {close} differ by at most "
+        f"{WITHIN} %; the worst, of `{case['method']}` at N = {case['query_len']}, differs by "
+        f"{worst:.1f} %. `attnbench compare` calls {equivalent} equivalent within {WITHIN} % and "
+        f"{different or 'none'} different.",
+    ]
+
+
+def repeat_times(root: Path) -> list[str]:
+    """By how much the times of two runs of one sweep differ, and how sure their exponents are."""
+    compared = _compared(root, runs, "time") if (runs := _runs(root)) else []
+    if not compared:
+        return ["Two runs are not measured yet."]
+    changes = [change for change, _ in _changes(compared)]
+    ratios = [case["b_value"] / case["a_value"] for case in compared]
+    longer = sum(ratio > 1 for ratio in ratios)
+    steps = [
+        value
+        for case in _compared(root, runs, "ratio")
+        if case["case"]["protocol"] == "decode"
+        for value in (case["a_value"], case["b_value"])
+    ]
+    reach: dict[str, float] = {}
+    for run in runs:
+        for order in driver.ask("analyse", run, folder=root)["orders"]:
+            if order["quantity"] == "time" and order["interval"]:
+                middle, (low, high) = order["exponent"], order["interval"]
+                name = order["series"]["method"]
+                reach[name] = max(reach.get(name, 0), high - middle, middle - low)
+    exponents = ", ".join(f"`{name}` {value:.2f}" for name, value in reach.items())
+    lines = [
+        f"- Of the times, {sum(c <= WITHIN for c in changes)} of {len(changes)} differ by at most "
+        f"{WITHIN} %, and {sum(c <= 2 * WITHIN for c in changes)} by at most {2 * WITHIN} %; "
+        f"{longer} were longer in the second run. The largest difference is {max(changes):.0f} %.",
+        f"- The intervals of the exponents of times reach so far to either side: {exponents}.",
+    ]
+    if steps:
+        lines.append(
+            f"- Decoding steps of `linear` take {min(steps):.3f} to {max(steps):.3f} of the time of "
+            "those at the shortest length."
+        )
+    return lines
+
+
+BLOCKS: dict[str, Callable[[Path], list[str]]] = {
+    "figure1": figure1_table,
+    "repeat": repeat_sentences,
+    "repeat-times": repeat_times,
+    "rivals": rivals_table,
+    "copy-task-short": experiment_tables.copy_table,
+    "digits": experiment_tables.digits_table,
+    "image-speed": experiment_tables.image_speed_table,
+    "speech-short": experiment_tables.speech_table,
+    "speech-epoch": experiment_tables.epoch_table,
+}
+
+
+def insert_pictures(text: str, root: Path) -> str:
+    """The text of a page with the figures of sweeps of the first machine that has them."""
+
+    def link(found: re.Match[str]) -> str:
+        name = found[1]
+        pictures = sorted((root / "results" / name).glob(f"*/{name}.png"))
+        return f"({pictures[0].relative_to(root)})" if pictures else found[0]
+
+    return PICTURE.sub(link, text)
+
+
+def insert_blocks(text: str, root: Path) -> str:
+    """The text of a page with what the records say in each of its blocks."""
+
+    def filled(block: re.Match[str]) -> str:
+        name = block[2]
+        if name not in BLOCKS:
+            raise RecordsError(f"unknown block '{name}', expected one of {', '.join(BLOCKS)}")
+        return block[1] + "\n".join(BLOCKS[name](root)) + "\n" + block[3]
+
+    return BLOCK.sub(filled, text)
+
+
+def made(root: Path) -> dict[str, str]:
+    """The contents of each page that quotes the results, by its path."""
+    texts = {name: (root / name).read_text("utf-8") for name in PAGES_WITH_BLOCKS}
+    return {name: insert_pictures(insert_blocks(text, root), root) for name, text in texts.items()} | {
+        CLAIMS: verdicts.page(root)
+    }
+
+
+def outdated(root: Path) -> list[str]:
+    """The pages that do not say what the records say."""
+    return [
+        name
+        for name, text in made(root).items()
+        if not (root / name).exists() or (root / name).read_text("utf-8") != text
+    ]

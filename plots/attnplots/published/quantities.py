@@ -1,0 +1,117 @@
+"""The quantities of published tables: their names, how their numbers are written, and the number that
+counts of several rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from attnplots.records.methods import method_name
+from attnplots.records.results import GENERATIONS, TRAININGS, Row
+
+# The quantities of tables: their names, and how numbers are written; sizes of memory have units.
+QUANTITIES = {
+    "training_loss": ("training loss", "{:.4g}"),
+    "validation_loss": ("validation loss", "{:.4g}"),
+    "bits_per_dim": ("bits/dim", "{:.3f}"),
+    "images_per_s": ("images/s", "{:.4g}"),
+    "s_per_image": ("s/image", "{:.4g}"),
+    "phone_error_rate": ("phone error rate", "{:.2%}"),
+    "epoch_s": ("s/epoch", "{:.4g}"),
+    "time_per_sample_ms": ("time (ms)", "{:.4g}"),
+    "quality_row_error_median": ("error of a row", "{:.3f}"),
+    "peak_allocated_bytes": ("peak memory", None),
+    "peak_extra_bytes_per_sample": ("peak memory above the inputs", None),
+}
+# Quantities of which the largest of several batches counts; of the others it is the smallest.
+LARGEST_COUNTS = ("images_per_s",)
+# Columns that say whether a quantity of a training is extrapolated.
+EXTRAPOLATED = {"epoch_s": "epoch_extrapolated"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number with the rows that it comes from, and the range of several seeds."""
+
+    number: float
+    rows: list[Row]
+    spread: tuple[float, float] | None = None
+
+    def ends(self) -> tuple[float, float]:
+        """The range of the seeds, or the number twice if there are not several."""
+        return self.spread or (self.number, self.number)
+
+    def text(self, quantity: str) -> str:
+        """The number as tables show it, with the range of the seeds and whether it is estimated."""
+        shown = number_text(quantity, self.number)
+        if self.spread:
+            bounds = "–".join(number_text(quantity, v) for v in self.spread)
+            shown += f" ({bounds}, {len(self.rows)} seeds)"
+        if any(
+            row.get("extrapolated") or row.get(EXTRAPOLATED.get(quantity, "")) for row in self.rows
+        ):
+            shown += " (extrapolated)"
+        return shown
+
+
+def number_text(quantity: str, number: float) -> str:
+    """A number of a quantity as tables show it."""
+    form = QUANTITIES[quantity][1] if quantity in QUANTITIES else "{:.4g}"
+    if form is None:
+        unit, scale = ("GiB", 2**30) if number >= 2**30 else ("MiB", 2**20)
+        return f"{number / scale:.4g} {unit}"
+    return form.format(number)
+
+
+def quantity_name(quantity: str) -> str:
+    """The name of a quantity in tables."""
+    return QUANTITIES[quantity][0] if quantity in QUANTITIES else quantity.replace("_", " ")
+
+
+def matching(rows: Sequence[Row], wanted: dict[str, Any]) -> list[Row]:
+    """The rows whose columns have the wanted values. A method matches with any options. A column
+    that a row lacks matches any value, since published rows have few columns."""
+
+    def fits(row: Row) -> bool:
+        for name, value in wanted.items():
+            found = row.get(name)
+            if name == "method" and found is not None and ":" not in value:
+                found = method_name(found)
+            if found is not None and found != value:
+                return False
+        return True
+
+    return [row for row in rows if fits(row)]
+
+
+def value_of(rows: Sequence[Row], quantity: str) -> Value | None:
+    """The number that counts of rows of one method: of generations the best batch, of trainings the
+    median over the seeds, otherwise the median. None if no row has the quantity."""
+    with_number = [r for r in rows if r.get(quantity) is not None]
+    measured = [r for r in with_number if r.get("outcome", "measured") == "measured"]
+    # A training that only timed some updates of an epoch was too short to learn anything.
+    if quantity != "epoch_s":
+        measured = [r for r in measured if not r.get("epoch_extrapolated")]
+    if not measured:
+        return None
+    # Methods that differ only in their options are not mixed: one of them counts.
+    variants = sorted({row["method"] for row in measured}, key=lambda name: (":" in name, name))
+    measured = [row for row in measured if row["method"] == variants[0]]
+    if measured[0]["source"] == GENERATIONS:
+        best = max if quantity in LARGEST_COUNTS else min
+        row = best(measured, key=lambda r: r[quantity])
+        return Value(float(row[quantity]), [row])
+    numbers = [float(row[quantity]) for row in measured]
+    if len(numbers) > 1 and measured[0]["source"] == TRAININGS:
+        return Value(median(numbers), measured, (min(numbers), max(numbers)))
+    return Value(median(numbers), measured)
+
+
+def setting_text(row: Row) -> str:
+    """The batch, the device and the threads of a generation in words."""
+    parts = [str(row["device"])] if row.get("device") else []
+    if row.get("batch") is not None:
+        parts.append(f"batch {row['batch']}")
+    if row.get("threads") and row.get("device") == "cpu":
+        parts.append(f"{row['threads']} thread{'' if row['threads'] == 1 else 's'}")
+    return ", ".join(parts)

@@ -1,0 +1,21 @@
+"""Which folder of results a page quotes, and how it says where its numbers were measured."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnplots.records import environment
+from attnplots.records.records import FILE_NAME, Record
+
+
+def machine_folder(root: Path, name: str, file: str = FILE_NAME) -> Path | None:
+    """The folder in results/NAME/ of the first machine that has this file; None if no machine has."""
+    found = sorted((root / "results" / name).glob(f"*/{file}"))
+    return found[0].parent if found else None
+
+
+def provenance(folder: Path, of: Sequence[Record]) -> str:
+    """Where and when lines of a folder were measured, as the end of a sentence."""
+    known = environment.load(folder, list(of))
+    dates = environment.dates_text(of)
+    when = f" on {dates}" if dates else ""
+    return f"{environment.machine_text(known)}{when}, revision {known.get('revision')}"
