@@ -1,7 +1,9 @@
 # Finds the headers and the library of the Python whose torch wheel is LibTorch (ATTNBENCH_PYTHON). With them the target
 # attnbench-python builds the worker's module for Python methods, which links libtorch_python.
 set(Python3_EXECUTABLE "${ATTNBENCH_PYTHON}")
-find_package(Python3 COMPONENTS Development.Embed QUIET)
+# With the interpreter as a component, headers and library are those of this Python, and not of another one of the same version: a
+# standard library finds its compiled modules only in the Python that it belongs to.
+find_package(Python3 COMPONENTS Interpreter Development.Embed QUIET)
 set(no_python_methods "")  # why there is no such module; the worker reads it from the file python-methods
 if(Python3_Development.Embed_FOUND AND EXISTS "${TORCH_ROOT}/lib/libtorch_python.so")
   set(ATTNBENCH_PYTHON_METHODS ON)

@@ -44,6 +44,7 @@ ATTN = {
     "attn/cuda": {"attn"},
     "attn/linear": {"attn", "attn/cpu", "attn/cuda"},
     "attn/lsh": {"attn", "attn/cpu", "attn/cuda"},
+    "attn/recurrent": {"attn", "attn/cpu", "attn/cuda"},
 }
 # Headers of attn without LibTorch, about the texts of methods, may be included by the driver.
 FREE_HEADERS = {"attn/method_name.h", "attn/former_options.h"}
