@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "attn/recurrent/definition.h"
+
 namespace attn {
 namespace {
 
@@ -21,7 +23,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 Tensor used_rows(const Tensor& x, bool normalize, at::ScalarType dtype) {
   const auto wide = x.to(dtype);
-  return normalize ? wide * at::rsqrt(wide.square().sum(-1, /*keepdim=*/true) + 1e-6) : wide;
+  return normalize ? wide * at::rsqrt(wide.square().sum(-1, /*keepdim=*/true) + kLengthEpsilon) : wide;
 }
 
 // The decays of a chunk, zero between segments, which begin where g clears the state: from the beginning of the chunk to each

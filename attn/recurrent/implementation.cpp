@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "attn/cpu/rows.h"
-#include "attn/recurrent/checkpoint.h"
+#include "attn/recurrent/definition.h"
 
 namespace attn {
 

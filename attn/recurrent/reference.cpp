@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "attn/recurrent/definition.h"
+
 namespace attn::reference {
 namespace {
 
@@ -98,7 +100,7 @@ class TokenByTokenRecurrence : public torch::autograd::Function<TokenByTokenRecu
 
 Tensor recurrent(const Inputs& inputs, const Tensor& rows, const RecurrentDefinition& definition) {
   const auto used = [&](const Tensor& x) {
-    return definition.normalize ? x / at::sqrt(x.square().sum(-1, /*keepdim=*/true) + 1e-6) : x;
+    return definition.normalize ? x / at::sqrt(x.square().sum(-1, /*keepdim=*/true) + kLengthEpsilon) : x;
   };
   const auto last = rows.numel() == 0 ? 0 : rows.max().item<int64_t>() + 1;
   const auto seen = inputs.tokens(0, last);  // later positions change no row

@@ -15,6 +15,7 @@
 #include "attn/cpu/simd.h"
 #include "attn/linear/cpu/kernels.h"
 #include "attn/lsh/cpu/kernels.h"
+#include "attn/recurrent/cpu/kernels.h"
 
 namespace {
 
@@ -270,6 +271,79 @@ void test_lsh(ElementType type, double tolerance) {
   }
 }
 
+// ------------------------------------------------------------------ recurrent attention
+
+// The tensors of one head, and what the kernels of a table make of them.
+template <class E>
+struct RecurrentHead {
+  int64_t length;
+  RecurrentHeadParams params{};
+  std::vector<E> q, k, v, grad_output, output, grad_q, grad_k, grad_v;
+  std::vector<float> g, beta, grad_g, grad_beta, state, grad_state, step_state;
+
+  RecurrentHead(int64_t positions, int64_t keys, int64_t values, bool delta) : length(positions) {
+    params.key_dim = keys, params.value_dim = values, params.delta = params.normalizes = delta, params.scale = 0.25;
+    q = normal<E>(length * keys), k = normal<E>(length * keys), v = normal<E>(length * values);
+    grad_output = normal<E>(length * values);
+    output.resize(v.size()), grad_q.resize(q.size()), grad_k.resize(k.size()), grad_v.resize(v.size());
+    g = normal<float>(length), beta = normal<float>(length);
+    for (int64_t t = 0; t < length; ++t) {
+      const auto i = size_t(t);
+      g[i] = t % 11 == 10 ? -INFINITY : -std::abs(g[i]) / 4;
+      beta[i] = std::min(1.f, std::abs(beta[i]));
+    }
+    grad_g.resize(g.size()), grad_beta.resize(g.size());
+    step_state = normal<float>(keys * values);
+    state.resize(size_t(state_size(params))), grad_state.resize(state.size());
+    for (auto* x : {&state, &grad_state}) {
+      const auto numbers = normal<float>(keys * values);
+      for (int64_t d = 0; d < keys; ++d) std::copy_n(numbers.begin() + d * values, values, x->begin() + d * padded(values));
+    }
+  }
+
+  void run(const RecurrentKernels& kernels) {
+    auto& p = params;
+    p.q = {q.data(), p.key_dim}, p.k = {k.data(), p.key_dim}, p.v = {v.data(), p.value_dim};
+    p.output = {output.data(), p.value_dim}, p.grad_output = {grad_output.data(), p.value_dim};
+    p.grad_q = {grad_q.data(), p.key_dim}, p.grad_k = {grad_k.data(), p.key_dim}, p.grad_v = {grad_v.data(), p.value_dim};
+    p.g = g.data(), p.g_stride = 1, p.grad_g = grad_g.data();
+    if (p.delta) p.beta = beta.data(), p.beta_stride = 1, p.grad_beta = grad_beta.data();
+    const auto numbers = [](int64_t count) { return std::vector<float>(size_t(count + kPadding)); };
+    auto checkpoints = numbers((length / attn::kCheckpoint + 1) * state_size(p));
+    auto forward = numbers(kernels.scratch_size(p, false)), backward = numbers(kernels.scratch_size(p, true));
+    kernels.forward(p, 0, length, state.data(), checkpoints.data(), forward.data());
+    kernels.backward(p, 0, length, checkpoints.data(), grad_state.data(), backward.data());
+    auto first = p;
+    std::vector<E> row(output.begin(), output.begin() + p.value_dim);
+    first.output = {row.data(), p.value_dim};
+    kernels.step(first, step_state.data(), forward.data());
+  }
+};
+
+template <class E>
+void test_recurrent(ElementType type, double tolerance) {
+  for (const bool delta : {false, true}) {
+    for (const int64_t length : {1, 15, 40, 300}) {
+      for (const auto& [keys, values] : {std::pair<int64_t, int64_t>{5, 7}, {33, 17}, {64, 64}}) {
+        RecurrentHead<E> found(length, keys, values, delta);
+        auto expected = found;
+        found.run(*recurrent_kernels_neon(type)), expected.run(*recurrent_kernels_portable(type));
+        const auto what = "recurrent attention, rule " + std::string(delta ? "delta" : "add") +
+                          ", T = " + std::to_string(length) + ", K = " + std::to_string(keys) + ": ";
+        expect_close(found.output, expected.output, tolerance, what + "output");
+        expect_close(found.grad_q, expected.grad_q, tolerance, what + "gradient of q");
+        expect_close(found.grad_k, expected.grad_k, tolerance, what + "gradient of k");
+        expect_close(found.grad_v, expected.grad_v, tolerance, what + "gradient of v");
+        expect_close(found.grad_g, expected.grad_g, tolerance, what + "gradient of g");
+        if (delta) expect_close(found.grad_beta, expected.grad_beta, tolerance, what + "gradient of beta");
+        expect_close(found.state, expected.state, tolerance, what + "state");
+        expect_close(found.grad_state, expected.grad_state, tolerance, what + "gradient of the state");
+        expect_close(found.step_state, expected.step_state, tolerance, what + "state after a step");
+      }
+    }
+  }
+}
+
 // ------------------------------------------------------------------ cached attention and exp
 
 void test_cached_attention() {
@@ -320,6 +394,8 @@ int main() {
   test_linear<BFloat16>(ElementType::bfloat16, 2e-2);
   test_lsh<float>(ElementType::float32, 1e-4);
   test_lsh<BFloat16>(ElementType::bfloat16, 2e-2);
+  test_recurrent<float>(ElementType::float32, 1e-4);
+  test_recurrent<BFloat16>(ElementType::bfloat16, 2e-2);
   std::printf("%d comparisons, %d failed\n", comparisons, failures);
   return failures == 0 ? 0 : 1;
 }

@@ -12,12 +12,9 @@
 
 #include "attn/cpu/rows.h"
 #include "attn/element_type.h"
-#include "attn/recurrent/checkpoint.h"
+#include "attn/recurrent/definition.h"
 
 namespace attn::cpu {
-
-// What is added to the squared length of q and k, so that a row of zeros can be divided by its length.
-constexpr double kLengthEpsilon = 1e-6;
 
 // The parameters of one (batch entry, head). Rows have the tensors' element type; all other numbers are in the accumulator dtype:
 // float64 for float64 elements, float32 for others.

@@ -1,9 +1,12 @@
-// How often the forward pass of recurrent attention stores the state. This header does not include LibTorch.
+// Numbers that every implementation of recurrent attention shares. This header does not include LibTorch.
 #pragma once
 
 #include <cstdint>
 
 namespace attn {
+
+// What is added to the squared length of q and k where they are normalized, so that a row of zeros can be divided by its length.
+constexpr double kLengthEpsilon = 1e-6;
 
 // The forward pass stores the state before every so many positions, from which the backward pass computes the states in between
 // again. At 64 dimensions that takes a quarter of the memory of the output, and the states in between, which one thread holds at
