@@ -95,7 +95,8 @@ def test_list_methods_describes_every_method(attnbench):
             "nan_reaches_its_rows_only",
         ):  # fmt: skip
             assert isinstance(can[flag], bool)
-        assert can["inputs"] == ["q", "k", "v"]
+        assert can["inputs"][:3] == ["q", "k", "v"]
+        assert set(can["inputs"][3:]) <= {"g", "beta"}
         assert "float32" in can["dtypes"]
         assert "cpu" in can["devices"]
         for option in method["options"]:
@@ -110,6 +111,7 @@ def test_list_methods_has_the_properties_of_each_method(attnbench):
     assert methods["linear"]["time_order"] == "O(N)"
     assert methods["linear"]["capabilities"]["causal"] is True
     assert methods["linear-einsum"]["capabilities"]["causal"] is False
+    assert methods["gated-delta"]["capabilities"]["inputs"] == ["q", "k", "v", "g", "beta"]
     chunk = {option["name"]: option for option in methods["linear-chunked"]["options"]}["chunk"]
     assert chunk["type"] == "integer"
     assert isinstance(chunk["default"], int)
