@@ -13,4 +13,9 @@ constexpr double kLengthEpsilon = 1e-6;
 // once, fit a second-level cache.
 constexpr int64_t kCheckpoint = 256;
 
+// How many numbers such a state [K,V] has; its rows and columns are padded to multiples of 16.
+constexpr int64_t checkpoint_numbers(int64_t key_dim, int64_t value_dim) {
+  return (key_dim + 15) / 16 * 16 * ((value_dim + 15) / 16 * 16);
+}
+
 }  // namespace attn

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "attn/cpu/rows.h"
 #include "attn/recurrent/definition.h"
 
 namespace attn {
@@ -11,7 +10,7 @@ namespace attn {
 std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& a, bool gradients) {
   if (!gradients) return {0};
   const auto of_head = a.q.sym_size(2) / kCheckpoint + (a.cu_seqlens ? sequence_count(a) : c10::SymInt(1));
-  return {a.v.sym_size(0), a.v.sym_size(1), of_head, cpu::padded(a.q.size(3)) * cpu::padded(a.v.size(3))};
+  return {a.v.sym_size(0), a.v.sym_size(1), of_head, checkpoint_numbers(a.q.size(3), a.v.size(3))};
 }
 
 at::Tensor empty_in_layout_of(const at::Tensor& like, c10::SymIntArrayRef sizes) {

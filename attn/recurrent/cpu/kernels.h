@@ -33,7 +33,8 @@ struct RecurrentHeadParams {
 };
 
 // How many numbers a state has, [padded K, padded V] with zeros as padding.
-constexpr int64_t state_size(const RecurrentHeadParams& p) { return padded(p.key_dim) * padded(p.value_dim); }
+constexpr int64_t state_size(const RecurrentHeadParams& p) { return checkpoint_numbers(p.key_dim, p.value_dim); }
+static_assert(checkpoint_numbers(17, 33) == padded(17) * padded(33));
 
 // The kernels of one instruction set for one element type. They process the positions begin ≤ t < end, which are a whole
 // sequence. States and scratch are in the accumulator dtype; `scratch` has room for scratch_size() numbers.
