@@ -23,6 +23,9 @@ def gated_delta(q, k, v, *, causal, g, beta):
     from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
     del causal
+    heads = max(x.shape[1] for x in (q, k, v))
+    if q.shape[1] != k.shape[1] or v.shape[1] != heads:  # the package shares heads of q and k together, and no others
+        q, k, v, g, beta = (x.repeat_interleave(heads // x.shape[1], 1) for x in (q, k, v, g, beta))
     given = (x.transpose(1, 2) for x in (q, k, v, g, beta))
     output, _ = torch_chunk_gated_delta_rule(*given, use_qk_l2norm_in_kernel=True)
     return output.transpose(1, 2).to(q.dtype).contiguous()
