@@ -32,7 +32,6 @@ Json option_value(const attn::OptionValue& value) {
   return std::visit([](const auto& v) { return Json(v); }, value);
 }
 
-// The CPU kernels of this build, which methods with the option `kernel` have.
 // Those of the implementations `choices` of a method whose CPU kernels this build has.
 Json built_kernels(const std::vector<std::string>& choices) {
   auto sets = attn::cpu::built_instruction_sets();

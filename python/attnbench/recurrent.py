@@ -90,22 +90,32 @@ def _attend(
     return heads_first(output), transposed(final) if output_final_state else None
 
 
-def _decays_of_inputs(function: str, g: Tensor | None, use_gate: bool, A_log: Tensor | None, dt_bias: Tensor | None) -> Tensor | None:
-    """g, or −exp(A_log)·softplus(g + dt_bias) with the gate inside the function, [B,T,HV]."""
-    if not use_gate:
-        return g
-    if A_log is None or g is None:
-        raise ValueError(f"{function}: use_gate_in_kernel=True needs g and A_log")
-    raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
-    return -A_log.float().exp() * softplus(raw)
-
-
-def _step_sizes(function: str, beta: Tensor | None, use_sigmoid: bool, allow_neg_eigval: bool) -> Tensor | None:
+def _gated_delta_rule(
+    function: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor | None,
+    beta: Tensor | None,
+    use_gate: bool,
+    A_log: Tensor | None,
+    dt_bias: Tensor | None,
+    use_sigmoid: bool,
+    allow_neg_eigval: bool,
+    **options: Any,
+) -> Result:
+    """The gated delta rule with the gates that `chunk_gated_delta_rule` describes. `function` begins
+    error messages, and `options` are those of `_attend`."""
     if allow_neg_eigval and not use_sigmoid:
         raise ValueError(f"{function}: allow_neg_eigval=True needs use_beta_sigmoid_in_kernel=True")
-    if beta is None or not use_sigmoid:
-        return beta
-    return beta.float().sigmoid() * (2 if allow_neg_eigval else 1)
+    if use_gate:
+        if A_log is None or g is None:
+            raise ValueError(f"{function}: use_gate_in_kernel=True needs g and A_log")
+        raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
+        g = -A_log.float().exp() * softplus(raw)
+    if use_sigmoid and beta is not None:
+        beta = beta.float().sigmoid() * (2 if allow_neg_eigval else 1)
+    return _attend(q, k, v, g=g, beta=beta, rule="delta", **options)
 
 
 def chunk_gated_delta_rule(
@@ -144,19 +154,10 @@ def chunk_gated_delta_rule(
     del cu_seqlens_cpu, chunk_indices
     name = "chunk_gated_delta_rule"
     _refuse(name, cp_context=cp_context, **others)
-    return _attend(
-        q, k, v,
-        g=_decays_of_inputs(name, g, use_gate_in_kernel, A_log, dt_bias),
-        beta=_step_sizes(name, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval),
-        rule="delta",
-        scale=scale,
-        initial_state=initial_state,
-        output_final_state=output_final_state,
-        normalize=use_qk_l2norm_in_kernel,
-        state_v_first=state_v_first,
-        cu_seqlens=cu_seqlens,
-        layout=layout,
-        implementation=implementation,
+    return _gated_delta_rule(
+        name, q, k, v, g, beta, use_gate_in_kernel, A_log, dt_bias, use_beta_sigmoid_in_kernel, allow_neg_eigval,
+        scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
     )  # fmt: skip
 
 
@@ -187,19 +188,10 @@ def fused_recurrent_gated_delta_rule(
     """As `chunk_gated_delta_rule`; without g nothing decays, and without beta it is 1."""
     name = "fused_recurrent_gated_delta_rule"
     _refuse(name, gk=gk, gv=gv, **others)
-    return _attend(
-        q, k, v,
-        g=_decays_of_inputs(name, g, use_gate_in_kernel, A_log, dt_bias),
-        beta=_step_sizes(name, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval),
-        rule="delta",
-        scale=scale,
-        initial_state=initial_state,
-        output_final_state=output_final_state,
-        normalize=use_qk_l2norm_in_kernel,
-        state_v_first=state_v_first,
-        cu_seqlens=cu_seqlens,
-        layout=layout,
-        implementation=implementation,
+    return _gated_delta_rule(
+        name, q, k, v, g, beta, use_gate_in_kernel, A_log, dt_bias, use_beta_sigmoid_in_kernel, allow_neg_eigval,
+        scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
     )  # fmt: skip
 
 
