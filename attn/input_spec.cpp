@@ -97,7 +97,7 @@ void check_inputs(const Inputs& inputs, const std::vector<InputSpec>& specs) { c
 
 Problem problem_of(const Inputs& inputs, const std::vector<InputSpec>& specs) {
   auto checks = checks_of(inputs, specs);
-  const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
+  const auto &q = inputs.q, &v = inputs.v, &k = inputs.k.defined() ? inputs.k : v;
   Problem problem;
   problem.batch = q.size(0);
   problem.heads = q.size(1);

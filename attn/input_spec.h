@@ -16,8 +16,8 @@ namespace attn {
 // How the entries of a tensor are drawn.
 enum class InputDraw {
   normal,        // standard normal, or as the distribution of the inputs says
-  log_decay,     // log(1/(1 + e^-x)) / 16 of a standard normal x: below 0; -0.05 on average, so that
-                 // what was read 20 positions before counts 1/e
+  log_decay,     // log(1/(1 + e^-x)) of a standard normal x, scaled so that what was read a given number of positions before
+                 // counts 1/e on average: below 0
   unit_interval  // 1/(1 + e^-x) of a standard normal x: between 0 and 1
 };
 
@@ -57,7 +57,7 @@ inline constexpr InputSpec kInputs[] = {
 // The row of kInputs with this name. Throws c10::ValueError for an unknown name and lists the known ones.
 const InputSpec& find_input(const std::string& name);
 
-// q, k and v, which most methods read.
+// q, k and v, which most methods read. A method may read q and v alone.
 const std::vector<InputSpec>& query_key_value();
 
 // Throws c10::ValueError if a required tensor is undefined, or if dtypes, devices or sizes disagree. The message names the
@@ -65,7 +65,7 @@ const std::vector<InputSpec>& query_key_value();
 void check_inputs(const Inputs& inputs, const std::vector<InputSpec>& specs);
 
 // The problem that describes these inputs, which are checked as check_inputs() does, and the mask. Key lengths are described as
-// uniformly distributed. `specs` begins with q, k and v.
+// uniformly distributed. `specs` holds q and v; without keys there are as many of them as of values.
 Problem problem_of(const Inputs& inputs, const std::vector<InputSpec>& specs = query_key_value());
 
 }  // namespace attn

@@ -31,7 +31,7 @@ at::Tensor repeated(const at::Tensor& x, int64_t times) {
 
 Inputs Inputs::with_all_heads() const {
   auto all = *this;
-  const auto heads = std::max({q.size(1), k.size(1), v.size(1)});
+  const auto heads = output_heads();
   for (const auto& spec : kInputs)
     if (auto& x = all.*spec.member; x.defined() && x.size(1) != heads) x = repeated(x, heads / x.size(1));
   if (part && q.size(1) != heads) {
@@ -41,6 +41,13 @@ Inputs Inputs::with_all_heads() const {
     all.part->heads_of_call = part->heads_of_call * times;
   }
   return all;
+}
+
+int64_t Inputs::output_heads() const {
+  int64_t heads = 0;
+  for (const auto& spec : kInputs)
+    if (const auto& x = this->*spec.member; x.defined()) heads = std::max(heads, x.size(1));
+  return heads;
 }
 
 at::Tensor Inputs::head_indices() const {

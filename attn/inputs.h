@@ -37,6 +37,9 @@ struct Inputs {
   // many heads. The result shares memory with this where nothing is repeated.
   Inputs with_all_heads() const;
 
+  // The number of heads of the output: the largest of the numbers that the tensors have.
+  int64_t output_heads() const;
+
   // int64 [H] on the device of q: the index in the call of each head that q has, and how many heads the call has.
   at::Tensor head_indices() const;
   int64_t heads_of_call() const;

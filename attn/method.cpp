@@ -161,7 +161,8 @@ std::unique_ptr<BoundStep> AttentionMethod::bind_step(DecodingState& state, cons
       ": the output of a step is ", output.scalar_type(), " ", output.sizes(), " on ", output.device(), ", expected ",
       token.v.scalar_type(), " ", at::IntArrayRef(sizes), " on ", token.v.device());
   for (const auto& x : {token.q, token.k, token.v, output})
-    TORCH_CHECK_VALUE(x.size(3) == 1 || x.stride(3) == 1, label(), ": the rows of a bound step must be contiguous");
+    TORCH_CHECK_VALUE(!x.defined() || x.size(3) == 1 || x.stride(3) == 1, label(),
+                      ": the rows of a bound step must be contiguous");
   TORCH_CHECK_VALUE(workers >= 1, label(), ": workers = ", workers, ", expected at least 1");
   auto bound = make_bound_step(state, token, output, workers);
   if (bound) bound->state_ = &state;

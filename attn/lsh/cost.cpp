@@ -63,11 +63,11 @@ double composed_bytes(const Sizes& n, const Problem& p, bool backward) {
 
 Cost lsh_cost(const LshSettings& settings, const Problem& p, bool backward, const LshImplementation* implementation) {
   const Sizes n(settings, p);
-  const double tensors = p.input_bytes() + p.output_bytes();
-  const double inputs = p.input_bytes() + (backward ? p.output_bytes() : 0);
+  const double tensors = lsh_input_bytes(p) + p.output_bytes();
+  const double inputs = lsh_input_bytes(p) + (backward ? p.output_bytes() : 0);
   const double working = implementation ? implementation->peak_bytes(p, settings, backward) : composed_bytes(n, p, backward);
   return {.flops = flops_of(n, backward),
-          .min_bytes = backward ? 2 * tensors + p.input_bytes() : tensors,
+          .min_bytes = backward ? 2 * tensors + lsh_input_bytes(p) : tensors,
           .peak_bytes = inputs + working};
 }
 

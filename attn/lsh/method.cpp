@@ -1,6 +1,6 @@
 // Registers the methods lsh, lsh-1, lsh-4 and lsh-8, Reformer's LSH attention (2001.04451) in 1, 1, 4 and 8 rounds by the
 // operator of attn/lsh/lsh_attention.h, and lsh-composed, which composes it of ATen operations. Queries and keys are shared: q
-// serves as both, and k is ignored.
+// serves as both, and k is not read.
 //
 // A decoding step computes the causal forward over the whole prefix and returns its last row, as was done in the paper. That
 // differs from the same row of the causal forward over a longer sequence, because later tokens move the borders of the sorted
@@ -44,6 +44,7 @@ class Lsh : public AttentionMethod {
 
   Capabilities capabilities() const override {
     Capabilities can;
+    can.inputs = {find_input("q"), find_input("v")};
     can.cross_attention = false;
     can.decoding = true;
     can.steps_are_rows_of_forward = false;
@@ -72,14 +73,14 @@ class Lsh : public AttentionMethod {
       cost.min_bytes += state;
     } else {
       const double tokens = double(prefix.query_len);
-      cost.min_bytes = state + (prefix.input_bytes() + prefix.output_bytes()) / tokens;
-      cost.peak_bytes -= prefix.input_bytes() * (1 - 1 / tokens);
+      cost.min_bytes = state + (lsh_input_bytes(prefix) + prefix.output_bytes()) / tokens;
+      cost.peak_bytes -= lsh_input_bytes(prefix) * (1 - 1 / tokens);
     }
     return cost;
   }
 
   // begin_decoding() allocates the state for key_len tokens, so its size does not depend on the position.
-  double state_bytes(const Problem& problem, int64_t) const override { return problem.query_bytes() + problem.value_bytes(); }
+  double state_bytes(const Problem& problem, int64_t) const override { return lsh_input_bytes(problem); }
 
   at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override {
     return reference::lsh(settings_, inputs, rows);

@@ -34,6 +34,7 @@ struct Case {
   std::string key_lengths = "full";
   std::string inputs = "normal";
   double concentration = 1;
+  double decay_positions = 20;
   int64_t threads = 0;  // 0 until complete(), which sets it to the number of processors that this process may use
   std::string cache = "warm";
   std::string allocation = "kept";

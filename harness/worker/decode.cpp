@@ -274,7 +274,7 @@ const MeasuringProtocol& decode_protocol() {
 
 std::unique_ptr<attn::DecodingState> decode_up_to(attn::AttentionMethod& method, const CallInputs& inputs, int64_t position) {
   const at::NoGradGuard no_grad;
-  auto state = method.begin_decoding(attn::problem_of(inputs));
+  auto state = method.begin_decoding(attn::problem_of(inputs, method.inputs()));
   if (position > 0) method.extend(*state, inputs.tokens(0, position));
   return state;
 }

@@ -237,6 +237,9 @@ std::vector<StoredInput> read_npy_header(const std::string& path, const std::vec
     stored.push_back({spec, tensor});
     tensor.offset += *bytes / 3;
   }
+  std::erase_if(stored, [&](const StoredInput& one) {
+    return std::none_of(specs.begin(), specs.end(), [&](const auto& spec) { return spec.member == one.spec.member; });
+  });
   for (const auto& spec : specs)
     if (spec.required &&
         std::none_of(stored.begin(), stored.end(), [&](const auto& one) { return one.spec.member == spec.member; }))

@@ -144,12 +144,15 @@ at::Tensor changed(const at::Tensor& x, InputDistribution distribution, uint64_t
   return x;
 }
 
+// The mean of -log(1/(1 + e^-x)) of a standard normal x, 0.806.
+constexpr double kMeanOfLogSigmoid = 0.8;
+
 // Draws a tensor other than q, k and v. The distributions of inputs do not change it, since they could make it invalid.
-at::Tensor draw_further(const attn::Problem& p, const attn::InputSpec& spec, uint64_t seed) {
+at::Tensor draw_further(const attn::Problem& p, const attn::InputSpec& spec, uint64_t seed, const InputSource& source) {
   const auto x = normal(spec.sizes(p), drawn_dtype(p), seed_of(spec.name, seed));
   switch (spec.draw) {
     case attn::InputDraw::normal: return x;
-    case attn::InputDraw::log_decay: return at::log_sigmoid(x).div_(16);
+    case attn::InputDraw::log_decay: return at::log_sigmoid(x).div_(kMeanOfLogSigmoid * source.decay_positions);
     case attn::InputDraw::unit_interval: return at::sigmoid(x);
   }
   TORCH_INTERNAL_ASSERT(false, "unknown draw of ", spec.name);
@@ -170,14 +173,14 @@ InputDistribution parse_input_distribution(const std::string& name) {
   TORCH_CHECK_VALUE(false, "inputs = '", name, "', expected normal, clustered, repeated, offset, scaled, outliers or file:PATH");
 }
 
-InputSource InputSource::of(const std::string& inputs, double concentration, std::vector<attn::InputSpec> tensors,
-                            const WorkerContext& context) {
+InputSource InputSource::of(const Case& c, std::vector<attn::InputSpec> tensors, const WorkerContext& context) {
   InputSource source;
-  source.concentration = concentration;
+  source.concentration = c.concentration;
+  source.decay_positions = c.decay_positions;
   source.tensors = std::move(tensors);
-  if (inputs.starts_with(kFile))
-    source.file = std::make_shared<InputFile>(find_in_folders(context.folders, inputs.substr(kFile.size())), source.tensors);
-  else source.distribution = parse_input_distribution(inputs);
+  if (c.inputs.starts_with(kFile))
+    source.file = std::make_shared<InputFile>(find_in_folders(context.folders, c.inputs.substr(kFile.size())), source.tensors);
+  else source.distribution = parse_input_distribution(c.inputs);
   return source;
 }
 
@@ -191,10 +194,12 @@ CallInputs drawn_inputs(const attn::Problem& p, uint64_t seed, const InputSource
     return to_dtype_and_device(p, draw == q_draw && source.concentration != 1 ? scaled.mul_(source.concentration) : scaled);
   };
   inputs.q = finished(draw_rows(p, p.heads, p.query_len, distribution, seed, q_draw, q_cluster_draw), q_draw);
-  inputs.k = finished(draw_rows(p, p.key_head_count(), p.key_len, distribution, seed, k_draw, k_cluster_draw), k_draw);
+  const auto reads_k = [](const attn::InputSpec& spec) { return spec.member == &attn::Inputs::k; };
+  if (std::any_of(source.tensors.begin(), source.tensors.end(), reads_k))
+    inputs.k = finished(draw_rows(p, p.key_head_count(), p.key_len, distribution, seed, k_draw, k_cluster_draw), k_draw);
   inputs.v = finished(draw_values(p, p.value_head_count(), p.key_len, seed, v_draw), v_draw);
   for (const auto& spec : source.tensors)
-    if (auto& x = inputs.*spec.member; !x.defined()) x = to_dtype_and_device(p, spec, draw_further(p, spec, seed));
+    if (auto& x = inputs.*spec.member; !x.defined()) x = to_dtype_and_device(p, spec, draw_further(p, spec, seed, source));
   inputs.ill_conditioned = distribution == InputDistribution::offset || distribution == InputDistribution::scaled ||
                            distribution == InputDistribution::outliers;
   return inputs;

@@ -8,6 +8,7 @@
 
 #include "attn/input_spec.h"
 #include "attn/problem.h"
+#include "harness/schema/case.h"
 #include "harness/worker/call.h"
 #include "harness/worker/context.h"
 #include "harness/worker/input_file.h"
@@ -44,13 +45,14 @@ struct InputSource {
   // NOLINTNEXTLINE(google-explicit-constructor): a distribution alone is the usual source.
   InputSource(InputDistribution of_inputs = InputDistribution::normal) : distribution(of_inputs) {}
 
-  // The source that the axes `inputs` and `concentration` of a case name. Throws c10::ValueError for an unknown distribution and,
-  // as InputFile does, for a file that cannot be read.
-  static InputSource of(const std::string& inputs, double concentration,
-                        std::vector<attn::InputSpec> tensors = attn::query_key_value(), const WorkerContext& context = {});
+  // The source that the axes `inputs`, `concentration` and `decay_positions` of a case name. Throws c10::ValueError for an
+  // unknown distribution and, as InputFile does, for a file that cannot be read.
+  static InputSource of(const Case& c, std::vector<attn::InputSpec> tensors = attn::query_key_value(),
+                        const WorkerContext& context = {});
 
   InputDistribution distribution;
   double concentration = 1;                         // factor that q is multiplied by
+  double decay_positions = Case().decay_positions;  // after which what was read counts 1/e; for drawn decays
   std::shared_ptr<const InputFile> file = nullptr;  // holds the tensors; null if they are drawn
   std::vector<attn::InputSpec> tensors = attn::query_key_value();
 };

@@ -14,7 +14,7 @@ class Prefill final : public WholeCall {
   Results call(attn::AttentionMethod& method, const CallInputs& inputs) const override {
     const at::NoGradGuard no_grad;
     Results results;
-    results.state = method.begin_decoding(attn::problem_of(inputs));
+    results.state = method.begin_decoding(attn::problem_of(inputs, method.inputs()));
     results.output = method.prefill(*results.state, inputs);
     return results;
   }

@@ -72,7 +72,7 @@ bool compare_rows(const attn::AttentionMethod& method, const CallInputs& inputs,
       head.part = attn::Part{entry, at::full({1}, h, rows.options()), output.size(1)};
       const auto exact = method.exact_attention(head, rows);
       if (!exact) return false;
-      const auto key_len = head.k.size(2);
+      const auto key_len = head.v.size(2);
       qualities.add(output.narrow(0, b, 1).narrow(1, h, 1).index_select(2, rows).to(at::kDouble), *exact,
                     head.mask.visible_pairs(rows, head.q.size(2), key_len),
                     attn::zero_where(head.v, head.mask.hidden_keys(key_len)));

@@ -64,7 +64,7 @@ auto naming_inputs(const Case& c, const Work& work) {
 // Where the inputs of the case come from. Sets the digest of a file.
 InputSource source_of(const Case& c, const attn::AttentionMethod& method, const WorkerContext& context, Record& record) {
   return naming_inputs(c, [&] {
-    auto source = InputSource::of(c.inputs, c.concentration, method.inputs(), context);
+    auto source = InputSource::of(c, method.inputs(), context);
     if (source.file) record.set("inputs_digest", source.file->digest());
     return source;
   });

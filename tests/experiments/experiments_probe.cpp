@@ -2,7 +2,11 @@
 // arguments of a function below; its result is written as one line of JSON to standard output, or {"error": MESSAGE} if it throws
 // c10::ValueError. A tensor is {"dtype": "float64", "shape": [2, 3], "data": [numbers in row-major order]}.
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/torch.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/serialize.h>
+#include <torch/utils.h>
 
 #include <functional>
 #include <iostream>

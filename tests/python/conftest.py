@@ -291,6 +291,19 @@ class Cli:
             driver.communicate()
 
 
+class ForkingCli(Cli):
+    """Asks for forked processes in every command that has the option, unless `forks` is false."""
+
+    forks = True
+
+    def with_worker(self, worker):
+        return ForkingCli(self.program, worker, self.folder)
+
+    def command(self, *arguments):
+        more = ["--forked"] if self.forks and arguments[0] in ("measure", "sweep") else []
+        return super().command(*arguments, *more)
+
+
 def shell(attnbench, line, **options):
     """Runs a line of bash in which $attnbench is the driver with its worker."""
     command = " ".join(map(shlex.quote, attnbench.command()))
@@ -329,6 +342,13 @@ def chromium():
 def attnbench(build, tmp_path):
     """The built driver with its own worker, run in an empty folder."""
     return Cli(build / "attnbench", folder=tmp_path)
+
+
+@pytest.fixture
+def forking(attnbench):
+    """The driver, which forks its workers from a process that has loaded Python and torch. That takes half as long for each
+    measurement of a method in Python."""
+    return ForkingCli(attnbench.program, attnbench.worker, attnbench.folder)
 
 
 class Workers:

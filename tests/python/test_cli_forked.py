@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 from conftest import (
-    Cli, HANG_S, ROOT, children, group_members, is_stopped, processes, records_in, small, strict_json, wait_for,
+    HANG_S, ROOT, children, group_members, is_stopped, processes, records_in, small, strict_json, wait_for,
     write_sweep,
 )  # fmt: skip
 
@@ -20,22 +20,9 @@ pytestmark = pytest.mark.skipif(
 GOOD = "def f(q, k, v):\n    return v * 1\n"
 
 
-class ForkingCli(Cli):
-    """Asks for forked processes in every command that has the option, unless `forks` is false."""
-
-    forks = True
-
-    def with_worker(self, worker):
-        return ForkingCli(self.program, worker, self.folder)
-
-    def command(self, *arguments):
-        more = ["--forked"] if self.forks and arguments[0] in ("measure", "sweep") else []
-        return super().command(*arguments, *more)
-
-
 @pytest.fixture
-def attnbench(attnbench):
-    return ForkingCli(attnbench.program, attnbench.worker, attnbench.folder)
+def attnbench(forking):
+    return forking
 
 
 @pytest.fixture

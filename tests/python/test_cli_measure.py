@@ -31,6 +31,7 @@ OPTIONS = {
     "--key-lengths": ("uniform", "uniform"),
     "--inputs": ("clustered", "clustered"),
     "--concentration": ("2.5", 2.5),
+    "--decay-positions": ("100", 100),
     "--threads": ("1", 1),
     "--cache": ("cold", "cold"),
     "--allocation": ("fresh", "fresh"),

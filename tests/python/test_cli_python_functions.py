@@ -14,6 +14,11 @@ from test_cli_python_methods import answers, measure, pytestmark, refusal, reque
 from attnbench import _source_check as source_check
 
 
+@pytest.fixture
+def attnbench(forking):
+    return forking
+
+
 @pytest.fixture(scope="module")
 def records(build, tmp_path_factory):
     """A function that measures functions of files, given by names, in one worker and returns their records by name."""

@@ -76,6 +76,11 @@ GATED = """
 ALL = ("gated", "optional", "without_gradient_of_g", "changes_g", "own_backward", "g_is_an_option")
 
 
+@pytest.fixture
+def attnbench(forking):
+    return forking
+
+
 @pytest.mark.parametrize("command", ["measure", "verify"])
 def test_a_further_tensor_is_given_by_its_name_and_has_a_gradient(records, command):  # noqa: F811
     methods = [f"gated.py:{name}" for name in ALL]

@@ -36,6 +36,11 @@ METHODS = {
 HIDDEN = re.compile(r"like=|as=short|mine\.py:declared")
 
 
+@pytest.fixture
+def attnbench(forking):
+    return forking
+
+
 @pytest.fixture(scope="module")
 def folder(build, tmp_path_factory):
     """A folder of records of METHODS, and beside it their sweep file."""

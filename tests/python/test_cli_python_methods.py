@@ -36,6 +36,11 @@ SOFTMAX = """
 
 
 @pytest.fixture
+def attnbench(forking):
+    return forking
+
+
+@pytest.fixture
 def write(tmp_path):
     """Writes a Python file and returns its path."""
 

@@ -8,8 +8,10 @@
 
 namespace attn::cuda {
 
-// Whether the CUDA kernels compute this feature map.
-constexpr bool computes_feature_map(FeatureMapKind map) { return is_entrywise(map); }
+// Whether the CUDA kernels compute this feature map. A further map of single entries needs code in feature_map.cuh first.
+constexpr bool computes_feature_map(FeatureMapKind map) {
+  return map == FeatureMapKind::elu || map == FeatureMapKind::elu01 || map == FeatureMapKind::relu;
+}
 
 struct LinearParams {
   int64_t batch, heads, query_len, key_len;

@@ -156,8 +156,7 @@ class CpuLsh final : public LshImplementation {
     if (!backward) return p.output_bytes() + order_and_log_sum_exp + std::max(buckets, merging);
     const double copies = double(at::get_num_threads()) * double(p.query_len);
     const double gradients = p.query_bytes() + p.value_bytes() + number * places + number * copies * (2 * dim + value_dim);
-    // Autograd also allocates grad_k, which is zeros because nothing depends on k.
-    return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(buckets, merging), gradients) + p.key_bytes();
+    return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(buckets, merging), gradients);
   }
 
  private:

@@ -113,8 +113,7 @@ class CudaLsh final : public LshImplementation {
     const double by_place =
         wraps ? 4 * double(p.batch) * double(p.heads) * double(s.chunk) * double(p.head_dim + p.value_dim) : 0;
     const double gradients = p.query_bytes() + p.value_bytes() + 4 * places + accumulators + by_place;
-    // Autograd also allocates grad_k, which is zeros because nothing depends on k.
-    return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(sorting, merging), gradients) + p.key_bytes();
+    return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(sorting, merging), gradients);
   }
 
  private:

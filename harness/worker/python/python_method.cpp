@@ -232,7 +232,7 @@ at::Tensor PythonMethod::checked_output(PyObject* output, const attn::Inputs& in
                     PyTuple_Check(output) || PyList_Check(output) ? kDeclareTuple : "");
   const auto& tensor = THPVariable_Unpack(output);
   const auto &q = inputs.q, &v = inputs.v;
-  const auto heads = std::max({q.size(1), inputs.k.size(1), v.size(1)});
+  const auto heads = inputs.output_heads();
   const bool fits = tensor.dim() == 4 && tensor.size(0) == q.size(0) && tensor.size(1) == heads && tensor.size(2) == q.size(2) &&
                     tensor.size(3) == v.size(3);
   TORCH_CHECK_VALUE(fits && tensor.scalar_type() == q.scalar_type() && tensor.device() == q.device(), label(), " returned ",
@@ -271,7 +271,7 @@ at::Tensor PythonMethod::attend(const attn::Inputs& inputs) {
 }
 
 double PythonMethod::call_overhead_us(const attn::Inputs& inputs) {
-  const auto heads = std::max({inputs.q.size(1), inputs.k.size(1), inputs.v.size(1)});
+  const auto heads = inputs.output_heads();
   const auto shape = std::vector<int64_t>{inputs.q.size(0), heads, inputs.q.size(2), inputs.v.size(3)};
   const auto output = at::empty(shape, inputs.q.options().requires_grad(false));
   SharedObject nothing;

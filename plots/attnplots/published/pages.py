@@ -129,8 +129,8 @@ def figure1_table(root: Path) -> list[str]:
     count = span(len(r.get("process_medians_ms") or [None]) for r in measured)
     return [
         *verdicts.table(head, rows),
-        "Time of one sequence, forward and backward. “± 2 %” says that the 95 % interval of the time ends at most 2 % below "
-        f"and 2 % above it; each case ran in {count} process{'' if count == '1' else 'es'}. Bold: the fastest that was "
+        "Time of one sequence, forward and backward. “± 2 %”: the 95 % interval of the time reaches at most 2 % to each side; "
+        f"“not measured”: the sweep has no such case. Each case ran in {count} process{'' if count == '1' else 'es'}. Bold: the fastest that was "
         f"measured. Measured on {_provenance(root, folder, own)}.",
     ]
 
@@ -179,9 +179,10 @@ def _flex_sentences(records: Iterable[Record]) -> list[str]:
         lengths = [f"{r['query_len']:,}" for r in own if (r.get("ratio_ci_high") or math.inf) < 1]
         if lengths:
             faster.append(f"{mask} at N = {listed(lengths)}")
-    where = f"So it is faster than `sdpa` {listed(faster)}" if faster else "So it is nowhere certain to be faster than `sdpa`"
+    where = f"It is faster {listed(faster)}" if faster else "It is nowhere certain to be faster"
     return [
-        f"Both are PyTorch's: forward, `flex_attention` takes {listed(parts)}. {where}, by the 95 % intervals of these ratios."
+        "Two functions of PyTorch were compared as well, in the forward pass: `flex_attention` takes "
+        f"{listed(parts)}. {where}, by the 95 % intervals of these ratios."
     ]
 
 
@@ -219,8 +220,8 @@ def repeat_sentences(root: Path) -> list[str]:
     equivalent = sum(c["verdict"] == "equivalent" for c in compared)
     different = sum(c["verdict"] in ("regression", "improvement") for c in compared)
     return [
-        f"Of the {len(compared)} ratios of two runs of `sweeps/repeat.toml`, {close} differ by at most "
-        f"{WITHIN} %; the worst, of `{case['method']}` at N = {case['query_len']}, differs by "
+        f"`sweeps/repeat.toml` ran twice. Of its {len(compared)} ratios, each the time of a method divided by that of `sdpa`, "
+        f"{close} changed by at most {WITHIN} %; the worst, of `{case['method']}` at N = {case['query_len']}, changed by "
         f"{worst:.1f} %. `attnbench compare` calls {equivalent} equivalent within {WITHIN} % and "
         f"{different or 'none'} different.",
     ]

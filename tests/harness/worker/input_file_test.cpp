@@ -17,6 +17,14 @@
 namespace attnbench {
 namespace {
 
+InputSource source_of(const std::string& inputs, std::vector<attn::InputSpec> tensors = attn::query_key_value(),
+                      double concentration = 1) {
+  Case c;
+  c.inputs = inputs;
+  c.concentration = concentration;
+  return InputSource::of(c, std::move(tensors));
+}
+
 std::string bytes_of_tensor(const at::Tensor& x) {
   const auto contiguous = x.contiguous();
   return {static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()};
@@ -229,7 +237,7 @@ TEST(InputSource, OfAFileIsConvertedToTheDtypeOfTheCase) {
   const TempFolder folder;
   auto tensors = some_tensors();
   const auto path = folder.write("a.safetensors", safetensors_of(tensors));
-  auto source = InputSource::of("file:" + path, 1);
+  auto source = source_of("file:" + path);
   auto p = problem_of_tensors(tensors);
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     p.dtype = dtype;
@@ -244,7 +252,7 @@ TEST(InputSource, OfAFileIsConvertedToTheDtypeOfTheCase) {
   tensors.q[0][0][0][0] = 1e6;
   folder.write("a.safetensors", safetensors_of(tensors));
   p.dtype = at::kHalf;
-  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { make_inputs(p, 0, InputSource::of("file:" + path, 1)); }),
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { make_inputs(p, 0, source_of("file:" + path)); }),
                   "holds numbers that dtype = float16 cannot hold");
 }
 
@@ -259,13 +267,13 @@ TEST(InputFile, HoldsFurtherTensorsByName) {
              without = folder.write("a.safetensors", safetensors_of(tensors));
   auto p = problem_of_tensors(tensors);
   p.key_len = 8;
-  const auto inputs = make_inputs(p, 0, InputSource::of("file:" + with_g, 1, specs));
+  const auto inputs = make_inputs(p, 0, source_of("file:" + with_g, specs));
   EXPECT_TRUE(at::equal(inputs.g, g.narrow(2, 0, 8)));
   EXPECT_TRUE(at::equal(inputs.v, tensors.v.narrow(2, 0, 8)));
-  EXPECT_FALSE(make_inputs(p, 0, InputSource::of("file:" + with_g, 1)).g.defined()) << "another method does not read it";
-  EXPECT_FALSE(make_inputs(p, 0, InputSource::of("file:" + without, 1, specs)).g.defined());
+  EXPECT_FALSE(make_inputs(p, 0, source_of("file:" + with_g)).g.defined()) << "another method does not read it";
+  EXPECT_FALSE(make_inputs(p, 0, source_of("file:" + without, specs)).g.defined());
   specs.back().required = true;
-  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { InputSource::of("file:" + without, 1, specs); }),
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { source_of("file:" + without, specs); }),
                   "no tensor has the name 'g', but there is 'other', 'v', 'q', 'k', expected the tensors 'q', 'k', 'v' and 'g'");
   const auto data = at::randn({3, 2, 3, 7, 4});
   const auto npy = folder.write(
@@ -280,10 +288,22 @@ TEST(InputFile, HoldsFurtherTensorsByName) {
 
 TEST(InputSource, ConcentrationMultipliesQAlone) {
   const auto p = attn::problem_of({50, 50, 8, 8}, at::kDouble, attn::Masking::none);
-  const auto plain = make_inputs(p, 1, InputSource::of("clustered", 1)),
-             scaled = make_inputs(p, 1, InputSource::of("clustered", 2.5));
+  const auto plain = make_inputs(p, 1, source_of("clustered")),
+             scaled = make_inputs(p, 1, source_of("clustered", attn::query_key_value(), 2.5));
   EXPECT_TRUE(at::allclose(scaled.q, plain.q * 2.5));
   EXPECT_TRUE(at::equal(scaled.k, plain.k) && at::equal(scaled.v, plain.v));
+}
+
+TEST(InputSource, DecayPositionsDivideTheDecay) {
+  const auto p = attn::problem_of({5000, 5000, 8, 8}, at::kDouble, attn::Masking::causal);
+  auto source = source_of("normal", {attn::find_input("q"), attn::find_input("v"), attn::find_input("g")});
+  const auto usual = make_inputs(p, 1, source);
+  EXPECT_FALSE(usual.k.defined()) << "the method does not read it";
+  EXPECT_NEAR(usual.g.mean().item<double>(), -1.0 / 20, 0.002);
+  source.decay_positions = 100;
+  const auto slow = make_inputs(p, 1, source);
+  EXPECT_TRUE(at::allclose(slow.g * 5, usual.g));
+  EXPECT_TRUE(at::equal(slow.q, usual.q) && at::equal(slow.v, usual.v));
 }
 
 TEST(Measure, TakesInputsFromAFile) {

@@ -187,6 +187,7 @@ TEST(Measure, EveryRegisteredMethodIsMeasuredOnTheCpu) {
         c.dtype = dtype;
         c.causal = causal;
         c.key_lengths = causal ? "uniform" : "full";
+        c.quality_seeds = 1;  // the tests of the quality take several
         const auto record = measure(c);
         if (record.text("failure_kind") == kind::unsupported) continue;
         EXPECT_TRUE(record.measured()) << entry->name << " " << dtype << ": " << record.text("reason");
