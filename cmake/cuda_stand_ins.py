@@ -3,7 +3,7 @@
 torch of PyPI loads libraries such as cuBLAS and cuDNN even where there is no GPU, and never calls them
 there. They are 1.7 GB to download. A stand-in has the names that torch looks for, and nothing else: a
 function of it that is called after all ends the process with a message. The worker loads a stand-in
-only where the real library is missing (harness/worker/methods.cpp).
+only where the real library is missing (harness/worker/methods/methods.cpp).
 
     cuda_stand_ins.py FOLDER_OF_TORCH COMPILER OUTPUT
 """

@@ -15,7 +15,7 @@
 
 #include "experiments/data/file_error.h"
 #include "experiments/data/gzip.h"
-#include "harness/worker/npy_description.h"
+#include "harness/worker/inputs/npy_description.h"
 
 namespace experiments {
 namespace {

@@ -1,3 +1,4 @@
+// Puts growth, crossovers and memory budgets of a sweep together, and gives the analysis as JSON.
 #include "harness/analysis/analysis.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Compares two series at the lengths that both measured, and judges whether and where their order changes.
 #include "harness/analysis/crossover.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Writes a row for each process of a case, and rows of their mean, median and spread, with Google Benchmark's names of keys.
 #include "harness/analysis/google_benchmark.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Fits exponents to the longest lengths of a series, and compares them with those of the declared orders.
 #include "harness/analysis/growth.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Turns repetitions of work that is always the same into spreads, and into advice to whoever measures on the machine.
 #include "harness/analysis/noise.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Pairs records by their keys, and decides whether times or ratios to a common baseline are compared.
 #include "harness/analysis/record_pairs.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Groups records into series, and gives the value and the interval of each quantity at each length.
 #include "harness/analysis/series.h"
 
 #include <algorithm>

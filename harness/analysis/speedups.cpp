@@ -1,3 +1,4 @@
+// Estimates speedups from processes that took turns, from ratios to a common baseline, or from the times alone.
 #include "harness/analysis/speedups.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Parses a command line with CLI11 by the declared options, and writes the help and the messages about wrong values.
 #include "harness/cli/command_line.h"
 
 #include <fmt/format.h>

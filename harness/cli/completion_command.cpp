@@ -1,3 +1,4 @@
+// `attnbench completion`: writes scripts for bash and zsh from the declared options of all commands.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,3 +1,4 @@
+// `attnbench doctor`: shows the machine, the build and its ceilings or, with --noise, how noisy the machine is.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,10 +9,10 @@
 #include "harness/analysis/noise.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
-#include "harness/cli/record_table.h"
+#include "harness/cli/rendering/record_table.h"
 #include "harness/cli/shared_options.h"
-#include "harness/schema/machine.h"
-#include "harness/sweep/case_runner.h"
+#include "harness/machine/machine.h"
+#include "harness/sweep/case_plans.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
 #include "harness/text/json_numbers.h"

@@ -1,3 +1,4 @@
+// `attnbench list`: prints methods, sweeps, columns and other things that this build knows.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,11 +10,11 @@
 #include "harness/cli/shared_options.h"
 #include "harness/cli/terminal.h"
 #include "harness/experiments/settings_file.h"
+#include "harness/files/known_files.h"
 #include "harness/schema/schema.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/sweep_file.h"
 #include "harness/text/errors.h"
-#include "harness/text/known_files.h"
 #include "harness/text/nearest.h"
 
 namespace attnbench {

@@ -1,3 +1,4 @@
+// Finds a Python with the packages that plots/run.py needs, runs it, and turns its exit codes into errors.
 #include "harness/cli/plot_scripts.h"
 
 #include <fmt/format.h>
@@ -9,12 +10,12 @@
 #include <limits>
 #include <string_view>
 
+#include "harness/files/installation.h"
+#include "harness/files/text_file.h"
 #include "harness/process/child_process.h"
 #include "harness/text/errors.h"
-#include "harness/text/installation.h"
 #include "harness/text/notice.h"
 #include "harness/text/shell_words.h"
-#include "harness/text/text_file.h"
 
 namespace attnbench {
 namespace {

@@ -1,3 +1,4 @@
+// Declares the options that several commands have, and prints text, tables, CSV and JSON as these options say.
 #include "harness/cli/shared_options.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include <utility>
 
 #include "harness/cli/terminal.h"
-#include "harness/records/result_folder.h"
+#include "harness/records/records_csv.h"
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
 #include "harness/text/units.h"

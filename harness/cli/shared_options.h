@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "harness/cli/command_line.h"
-#include "harness/cli/record_table.h"
+#include "harness/cli/rendering/record_table.h"
 #include "harness/schema/record.h"
 #include "harness/statistics/comparison.h"
 #include "harness/text/text_table.h"

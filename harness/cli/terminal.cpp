@@ -1,3 +1,4 @@
+// Asks the system and the environment what a stream can show, and rewrites the status line.
 #include "harness/cli/terminal.h"
 
 #include <sys/ioctl.h>

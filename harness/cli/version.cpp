@@ -1,3 +1,4 @@
+// Writes the version, the revision and the build as `attnbench --version` prints them.
 #include "harness/cli/version.h"
 
 #include "harness/schema/build_info.h"

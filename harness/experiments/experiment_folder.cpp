@@ -1,3 +1,4 @@
+// Implements the folder of an experiment: locks it, reads its lines, and refuses results of another build or machine.
 #include "harness/experiments/experiment_folder.h"
 
 #include <fmt/format.h>
@@ -6,10 +7,13 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/records/replace_file.h"
-#include "harness/sweep/case_runner.h"
+#include "harness/files/installation.h"
+#include "harness/files/replace_file.h"
+#include "harness/records/environment_file.h"
+#include "harness/records/folder_names.h"
+#include "harness/records/provenance.h"
+#include "harness/sweep/case_plans.h"
 #include "harness/text/errors.h"
-#include "harness/text/installation.h"
 
 namespace attnbench {
 

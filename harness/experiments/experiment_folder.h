@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "harness/process/worker_process.h"
+#include "harness/records/folder_lock.h"
 #include "harness/records/json_lines.h"
-#include "harness/records/result_folder.h"
+#include "harness/schema/record.h"
 
 namespace attnbench {
 

@@ -1,3 +1,4 @@
+// Runs the processes of measurements of generation in rounds, and sums up what the processes of each case say.
 #include "harness/experiments/generation_run.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reads settings files: expands lists of values into items, and names the line of a mistake.
 #include "harness/experiments/settings_file.h"
 
 #include <fmt/format.h>
@@ -7,9 +8,9 @@
 #include <map>
 #include <stdexcept>
 
+#include "harness/files/toml_file.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
-#include "harness/text/toml_file.h"
 
 namespace attnbench {
 namespace {

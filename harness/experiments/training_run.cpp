@@ -1,3 +1,4 @@
+// Runs the trainer for each training that is due, from its checkpoint where there is one, and takes its answers.
 #include "harness/experiments/training_run.h"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "attn/method_name.h"
+#include "harness/records/folder_lock.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/text/errors.h"
 

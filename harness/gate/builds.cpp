@@ -1,3 +1,4 @@
+// Finds the worker in a build folder, or checks out a revision of this project in a folder of its own and builds it.
 #include "harness/gate/builds.h"
 
 #include <fcntl.h>
@@ -14,12 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "harness/files/installation.h"
+#include "harness/files/replace_file.h"
 #include "harness/gate/git.h"
 #include "harness/process/child_process.h"
-#include "harness/records/replace_file.h"
-#include "harness/records/result_folder.h"
+#include "harness/records/folder_lock.h"
 #include "harness/text/errors.h"
-#include "harness/text/installation.h"
 #include "harness/text/notice.h"
 
 namespace attnbench {

@@ -1,3 +1,4 @@
+// Records many pairs of a suite, and estimates from them how often the gate gives each verdict.
 #include "harness/gate/calibration.h"
 
 #include <fmt/format.h>
@@ -8,11 +9,11 @@
 #include <utility>
 
 #include "attn/former_options.h"
+#include "harness/files/text_file.h"
 #include "harness/gate/quick_gate.h"
 #include "harness/schema/json.h"
 #include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
-#include "harness/text/text_file.h"
 #include "harness/text/units.h"
 
 namespace attnbench {

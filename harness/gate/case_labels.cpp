@@ -1,3 +1,4 @@
+// Names the cases of a suite by their axes, in full and without the axes that no two cases differ in.
 #include "harness/gate/case_labels.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Makes checkouts that leave the repository as it is, and copies of its working tree.
 #include "harness/gate/checkout.h"
 
 #include <fmt/format.h>
@@ -5,9 +6,9 @@
 #include <fstream>
 #include <string_view>
 
+#include "harness/files/replace_file.h"
 #include "harness/gate/git.h"
 #include "harness/process/interrupts.h"
-#include "harness/records/replace_file.h"
 #include "harness/text/errors.h"
 
 namespace attnbench {

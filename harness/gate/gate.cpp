@@ -1,3 +1,4 @@
+// Decides each case at the looks of the plan, with p values that are adjusted over the cases.
 #include "harness/gate/gate.h"
 
 #include <fmt/format.h>

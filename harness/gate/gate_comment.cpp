@@ -1,3 +1,4 @@
+// Writes the comment in Markdown, with the texts of others escaped.
 #include "harness/gate/gate_comment.h"
 
 #include <fmt/format.h>

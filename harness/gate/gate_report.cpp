@@ -1,3 +1,4 @@
+// Reads waivers, applies them to judgements, and renders the report as text, Markdown and JSON.
 #include "harness/gate/gate_report.h"
 
 #include <fmt/format.h>
@@ -5,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/files/toml_file.h"
 #include "harness/gate/case_labels.h"
 #include "harness/gate/quick_gate.h"
 #include "harness/schema/case.h"
@@ -13,7 +15,6 @@
 #include "harness/text/json_numbers.h"
 #include "harness/text/nearest.h"
 #include "harness/text/safe_text.h"
-#include "harness/text/toml_file.h"
 #include "harness/text/units.h"
 
 namespace attnbench {

@@ -1,3 +1,4 @@
+// Measures pair after pair until every case is decided, or counts instructions, and makes the report of the judgements.
 #include "harness/gate/gate_run.h"
 
 #include <fmt/format.h>

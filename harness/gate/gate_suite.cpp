@@ -1,3 +1,4 @@
+// Checks the cases of a suite on each side, and has workers measure them in turns or callgrind count their instructions.
 #include "harness/gate/gate_suite.h"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "attn/method_name.h"
 #include "harness/gate/case_labels.h"
 #include "harness/statistics/statistics.h"
+#include "harness/sweep/case_plans.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/sweep_file.h"
 #include "harness/text/errors.h"

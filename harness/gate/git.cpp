@@ -1,3 +1,4 @@
+// Runs git without the variables of its environment, and turns its failures into errors.
 #include "harness/gate/git.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Makes a virtual environment with the packages of the harness, and installs those of one side into it.
 #include "harness/gate/python_environment.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Plans the looks of a quick gate, and chooses the case that is measured next.
 #include "harness/gate/quick_gate.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Copies each side of a repository, makes its Python environment, and runs the user's command in it.
 #include "harness/gate/repository_sides.h"
 
 #include <fmt/format.h>

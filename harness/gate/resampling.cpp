@@ -1,3 +1,4 @@
+// Draws pairs from the recorded ones without replacement, and lets full and quick gates decide from them.
 #include "harness/gate/resampling.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Makes folders for gates in the folder for temporary files, and removes those of gates that no longer run.
 #include "harness/gate/scratch_folder.h"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "harness/text/file_descriptor.h"
+#include "harness/files/file_descriptor.h"
 
 namespace attnbench {
 

@@ -1,3 +1,4 @@
+// Implements captured runs, with a bound on the output and the message about a program that fails.
 #include "harness/process/captured_output.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Forks, execs and polls the child, and kills its whole process group at the end.
 #include "harness/process/child_process.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Starts the server, asks it for forks over a socket, and watches the workers that it has forked.
 #include "harness/process/fork_server.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Remembers the signal in a handler, for throw_if_interrupted().
 #include "harness/process/interrupts.h"
 
 #include <csignal>

@@ -1,3 +1,4 @@
+// Makes pipes whose descriptors lie above those that child processes get.
 #include "harness/process/pipe.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Opens /dev/null for closed descriptors, and ends this program as SIGPIPE would.
 #include "harness/process/standard_streams.h"
 
 #include <fcntl.h>

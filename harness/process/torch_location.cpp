@@ -1,3 +1,4 @@
+// Reads the version of a torch and the ABI of its libraries from its files, without loading it.
 #include "harness/process/torch_location.h"
 
 #include <fmt/format.h>
@@ -9,9 +10,9 @@
 #include <system_error>
 #include <vector>
 
+#include "harness/files/text_file.h"
 #include "harness/schema/build_info.h"
 #include "harness/text/errors.h"
-#include "harness/text/text_file.h"
 
 // CMake gives these, from the torch of the build.
 #if !defined(ATTNBENCH_TORCH_VERSION) || !defined(ATTNBENCH_TORCH_CUDA)

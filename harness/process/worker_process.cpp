@@ -1,3 +1,4 @@
+// Sends requests to workers, reads their answers line by line, and says in words how a worker ended.
 #include "harness/process/worker_process.h"
 
 #include <fmt/format.h>
@@ -16,10 +17,10 @@
 #include <system_error>
 #include <utility>
 
+#include "harness/files/installation.h"
 #include "harness/process/pipe.h"
 #include "harness/schema/field.h"
 #include "harness/text/errors.h"
-#include "harness/text/installation.h"
 #include "harness/text/units.h"
 
 namespace attnbench {

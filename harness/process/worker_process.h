@@ -92,8 +92,8 @@ struct WorkerRequest {
   std::vector<std::string> arguments = {};  // those that follow the command
 };
 // Runs one worker with the command `measure` for each request, all at the same time. The workers take their samples in turns
-// (harness/worker/turns.h), in the order of the requests, and on `processor` if that is not negative. Returns the answers in the
-// order of the requests. Throws as run_worker does.
+// (harness/worker/timing/turns.h), in the order of the requests, and on `processor` if that is not negative. Returns the answers
+// in the order of the requests. Throws as run_worker does.
 std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s);
 
 }  // namespace attnbench

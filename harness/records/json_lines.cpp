@@ -1,3 +1,4 @@
+// Reads the lines of a file by several threads, and appends lines that are synced to the disk.
 #include "harness/records/json_lines.h"
 
 #include <fcntl.h>
@@ -15,10 +16,10 @@
 #include <string_view>
 #include <thread>
 
+#include "harness/files/replace_file.h"
+#include "harness/files/text_file.h"
 #include "harness/process/interrupts.h"
-#include "harness/records/replace_file.h"
 #include "harness/text/errors.h"
-#include "harness/text/text_file.h"
 
 namespace attnbench {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/files/file_descriptor.h"
 #include "harness/schema/json.h"
-#include "harness/text/file_descriptor.h"
 
 namespace attnbench {
 

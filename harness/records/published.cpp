@@ -1,9 +1,11 @@
+// Reads the CSV file of published values, and writes them into the records of the cases that they are about.
 #include "harness/records/published.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "harness/files/csv_file.h"
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"

@@ -1,3 +1,4 @@
+// Reads records strictly, and refuses those that the statistics could not use.
 #include "harness/records/record_log.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Writes answers to the descriptor that the driver gave, and has this process end when the driver ends.
 #include "harness/schema/answer.h"
 
 #include <poll.h>

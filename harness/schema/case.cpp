@@ -1,3 +1,4 @@
+// Declares the axes and settings of a case, and completes and checks their values.
 #include "harness/schema/case.h"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "harness/schema/machine.h"
+#include "harness/machine/machine.h"
 
 namespace attnbench {
 namespace {

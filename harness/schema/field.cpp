@@ -1,3 +1,4 @@
+// Checks and converts the values of fields, and makes the messages about wrong ones.
 #include "harness/schema/field.h"
 
 #include <charconv>

@@ -1,3 +1,4 @@
+// Looks into one folder after the other.
 #include "harness/schema/file_search.h"
 
 namespace attnbench {

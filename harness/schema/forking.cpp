@@ -1,3 +1,4 @@
+// Sends and receives messages with open files attached, as sendmsg() and recvmsg() pass them.
 #include "harness/schema/forking.h"
 
 #include <sys/socket.h>

@@ -1,7 +1,8 @@
+// Declares the fields of a measurement of generation and the columns of its records.
 #include "harness/schema/generation.h"
 
+#include "harness/machine/machine.h"
 #include "harness/schema/field_columns.h"
-#include "harness/schema/machine.h"
 #include "harness/schema/model_fields.h"
 
 namespace attnbench {

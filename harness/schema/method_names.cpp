@@ -1,3 +1,4 @@
+// Shortens the names of methods as far as they stay different.
 #include "harness/schema/method_names.h"
 
 #include <algorithm>

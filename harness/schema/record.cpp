@@ -1,3 +1,4 @@
+// Declares the columns of records, and reads records of this and earlier schemas.
 #include "harness/schema/record.h"
 
 #include <algorithm>

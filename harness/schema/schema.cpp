@@ -1,3 +1,4 @@
+// Makes the JSON of the schema from the declared fields and columns.
 #include "harness/schema/schema.h"
 
 #include "attn/former_options.h"

@@ -1,9 +1,10 @@
+// Declares the fields of trainings and the columns of their curves.
 #include "harness/schema/training.h"
 
 #include <stdexcept>
 
+#include "harness/machine/machine.h"
 #include "harness/schema/field_columns.h"
-#include "harness/schema/machine.h"
 #include "harness/schema/model_fields.h"
 
 namespace attnbench {

@@ -1,3 +1,4 @@
+// Computes the tests of comparisons, and how many processes or pairs these need to decide.
 #include "harness/statistics/comparison.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Selects samples by their shares, and takes all of them where too few are undisturbed.
 #include "harness/statistics/disturbance.h"
 
 #include <algorithm>

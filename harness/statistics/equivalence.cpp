@@ -1,3 +1,4 @@
+// Derives a verdict from two intervals of a ratio, and says how far so few processes can support one.
 #include "harness/statistics/equivalence.h"
 
 #include <algorithm>

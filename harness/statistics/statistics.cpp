@@ -1,3 +1,4 @@
+// Computes quantiles, and the intervals and p values of rank tests.
 #include "harness/statistics/statistics.h"
 
 #include <algorithm>

@@ -1,14 +1,15 @@
 // Runs cases in workers and makes a complete record of each, however the case ends.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/process/worker_process.h"
 #include "harness/schema/record.h"
+#include "harness/sweep/case_plans.h"
 #include "harness/sweep/prediction.h"
+#include "harness/sweep/process_records.h"
 
 namespace attnbench {
 
@@ -17,38 +18,12 @@ namespace attnbench {
 // forked, too. Cases on a GPU are never forked.
 WorkerProgram worker_for(const WorkerProgram& worker, const std::vector<Case>& cases);
 
-// Asks the worker for its build and machine, and returns them as columns of a record. Throws WorkerError if it does not answer.
-Record ask_environment(const WorkerProgram& worker);
-
-// Returns the place ("file:line:column") of the case's value of this field, for which the worker refused it; empty if unknown.
-using OriginOf = std::function<std::string(const Case& c, const std::string& field)>;
-
-// Asks workers for the plan of each case. Returns one record for each case, which holds the case, its cost and, if the case
-// cannot run, the reason. Throws UsageError with the origin and the reason if a case makes no sense, for example because a method
-// does not know an option, and WorkerError if a method breaks.
-std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases, const OriginOf& origin_of = {});
-
 // The time now, as the column finished_at holds it.
 std::string now_utc();
-
-// A case, and its record with the worker's plan for it.
-struct PlannedCase {
-  Case c;
-  Record planned;
-};
 
 // A case that is to be measured, and the baseline that takes turns with it.
 struct MeasuredCase : PlannedCase {
   std::optional<PlannedCase> baseline = std::nullopt;
-};
-
-// Why a case runs without its baseline, as the columns ratio_failure_kind and ratio_reason say it.
-struct NoBaseline {
-  std::string kind;  // of namespace kind; empty if no process failed
-  std::string reason;
-
-  // Whether the baseline may run in a later process: a predicted time may be better then, and other failures would repeat.
-  bool may_pass() const { return kind == attnbench::kind::predicted_timeout; }
 };
 
 // What earlier processes say about the next process of a case.
@@ -68,24 +43,11 @@ ProcessOptions next_process(const std::vector<Record>& processes);
 // UsageError if a worker cannot be started, and Interrupted on SIGINT or SIGTERM.
 Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options);
 
-// Why the case ran without its baseline in this process; nothing if it has none or ran with it.
-std::optional<NoBaseline> why_no_baseline(const Record& process);
-
-// Makes the record of a case from the records of its processes, of which there is at least one. If the last process did not
-// measure the case, its failure is the outcome. Processes with too few undisturbed samples count only if without them fewer than
-// `wanted` would remain. Columns that are not about times come from the first process. If `ceilings` are given, a time that they
-// do not allow is marked as implausible.
-Record record_of_processes(const std::vector<Record>& processes, size_t wanted, const std::optional<Ceilings>& ceilings);
-
 // Runs a planned case in as many worker processes as it asks for, one after the other, unless the plan says that it cannot run.
 // Returns its complete record, which includes the columns of `environment`. If `ceilings` are given, a time that they do not
 // allow is marked as implausible. Throws UsageError if the worker cannot be started, and Interrupted on SIGINT or SIGTERM.
 Record run_case(const WorkerProgram& worker, const MeasuredCase& measured, const Record& environment,
                 const std::optional<Ceilings>& ceilings);
-
-// Plans the baselines of these cases. Returns a baseline for each case, or nothing where a case has none. Throws as plan_cases().
-std::vector<std::optional<PlannedCase>> plan_baselines(const WorkerProgram& worker, const std::vector<Case>& cases,
-                                                       const OriginOf& origin_of = {});
 
 // The case as JSON for a worker of another build. Fields that have their default are left out, because the other build may not
 // know them and would refuse the case.

@@ -1,3 +1,4 @@
+// Reads methods.json where it is current, asks the worker otherwise, and checks the names of methods.
 #include "harness/sweep/catalogue.h"
 
 #include <fmt/format.h>
@@ -8,9 +9,9 @@
 
 #include "attn/former_options.h"
 #include "attn/method_name.h"
+#include "harness/files/text_file.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
-#include "harness/text/text_file.h"
 
 namespace attnbench {
 namespace {

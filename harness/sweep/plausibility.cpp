@@ -1,3 +1,4 @@
+// Compares a time with the ceilings, and with the times of the two neighbouring lengths.
 #include "harness/sweep/plausibility.h"
 
 #include <fmt/format.h>

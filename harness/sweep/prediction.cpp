@@ -1,3 +1,4 @@
+// Bounds times by bandwidth and arithmetic rate, and corrects the bound by cases that were measured.
 #include "harness/sweep/prediction.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Runs a script that parses the Python files of methods, and takes its findings.
 #include "harness/sweep/python_files.h"
 
 #include <unistd.h>
@@ -8,10 +9,10 @@
 #include <system_error>
 
 #include "attn/method_name.h"
+#include "harness/files/text_file.h"
 #include "harness/process/child_process.h"
 #include "harness/schema/file_search.h"
 #include "harness/text/errors.h"
-#include "harness/text/text_file.h"
 
 namespace attnbench {
 namespace {

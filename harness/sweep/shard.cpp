@@ -1,3 +1,4 @@
+// Parses shards such as 2/4.
 #include "harness/sweep/shard.h"
 
 #include <fmt/format.h>

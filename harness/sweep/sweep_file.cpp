@@ -1,3 +1,4 @@
+// Parses sweep files, and expands their lists of values into cases.
 #include "harness/sweep/sweep_file.h"
 
 #include <fmt/format.h>
@@ -11,11 +12,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/files/toml_file.h"
 #include "harness/process/interrupts.h"
 #include "harness/schema/schema.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
-#include "harness/text/toml_file.h"
 #include "harness/text/units.h"
 
 namespace attnbench {

@@ -1,3 +1,4 @@
+// Runs the processes of all cases in rounds, continues what a folder holds, and refuses what does not belong to it.
 #include "harness/sweep/sweep_run.h"
 
 #include <fmt/format.h>
@@ -10,11 +11,16 @@
 #include <set>
 #include <utility>
 
-#include "harness/schema/machine.h"
+#include "harness/machine/machine.h"
+#include "harness/records/environment_file.h"
+#include "harness/records/folder_names.h"
+#include "harness/records/provenance.h"
 #include "harness/statistics/statistics.h"
+#include "harness/sweep/case_plans.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/plausibility.h"
+#include "harness/sweep/process_records.h"
 #include "harness/text/errors.h"
 
 namespace attnbench {

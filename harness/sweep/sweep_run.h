@@ -9,8 +9,9 @@
 
 #include "harness/process/worker_process.h"
 #include "harness/records/result_folder.h"
-#include "harness/sweep/case_runner.h"
+#include "harness/sweep/case_plans.h"
 #include "harness/sweep/prediction.h"
+#include "harness/sweep/process_records.h"
 #include "harness/sweep/shard.h"
 #include "harness/sweep/sweep_file.h"
 

@@ -1,3 +1,4 @@
+// Quotes and parses cells, and disarms text that a spreadsheet would take for a formula.
 #include "harness/text/csv.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,6 @@
 
 #include "harness/text/errors.h"
 #include "harness/text/safe_text.h"
-#include "harness/text/text_file.h"
 
 namespace attnbench {
 
@@ -45,11 +45,9 @@ std::optional<double> csv_number(std::string_view cell) {
   return number;
 }
 
-std::vector<CsvRow> read_csv(const std::string& path) {
-  constexpr size_t kMaxBytes = size_t{256} << 20;
+std::vector<CsvRow> parse_csv(std::string_view text, const std::string& path) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  auto text = read_text_file(path, kMaxBytes);
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<CsvRow> rows;
   CsvRow row{1, {""}};
   size_t line = 1;

@@ -23,8 +23,8 @@ struct CsvRow {
 // cell holds anything else, or a number that is not finite. Does not depend on the locale.
 std::optional<double> csv_number(std::string_view cell);
 
-// The rows of a file without its empty lines and without a byte order mark. Throws UsageError that names the file if it cannot be
-// read, and also the line if a quote is not closed.
-std::vector<CsvRow> read_csv(const std::string& path);
+// The rows of a text without its empty lines and without a byte order mark. Throws UsageError that names `path`, the file that
+// the text is from, and the line if a quote is not closed.
+std::vector<CsvRow> parse_csv(std::string_view text, const std::string& path);
 
 }  // namespace attnbench

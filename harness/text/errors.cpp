@@ -1,3 +1,4 @@
+// Puts the messages of libraries into plain words.
 #include "harness/text/errors.h"
 
 #include <fmt/format.h>

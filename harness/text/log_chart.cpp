@@ -1,3 +1,4 @@
+// Draws lines with the dots of Braille characters, and places labels so that none touches another.
 #include "harness/text/log_chart.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Finds the known name with the smallest edit distance.
 #include "harness/text/nearest.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Prints to a stream, shortens very long lines, and ignores the errors of the stream.
 #include "harness/text/notice.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Replaces control characters and invalid UTF-8.
 #include "harness/text/safe_text.h"
 
 #include <cstddef>

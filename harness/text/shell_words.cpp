@@ -1,3 +1,4 @@
+// Quotes the words that a shell would interpret.
 #include "harness/text/shell_words.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Fits columns into a width by wrapping and leaving out, and renders the rows.
 #include "harness/text/text_table.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Chooses units and digits, and reads amounts of memory back.
 #include "harness/text/units.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Decodes characters, and tells how many columns of a terminal each takes.
 #include "harness/text/utf8.h"
 
 #include <algorithm>

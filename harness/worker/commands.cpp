@@ -1,3 +1,4 @@
+// Declares the worker's subcommands with CLI11, reads their requests and sends the answers.
 #include "harness/worker/commands.h"
 
 #include <c10/util/Exception.h>
@@ -12,20 +13,20 @@
 #include <string>
 #include <vector>
 
+#include "harness/machine/machine.h"
 #include "harness/schema/answer.h"
-#include "harness/schema/machine.h"
 #include "harness/worker/cpu/ceilings.h"
 #include "harness/worker/cpu/probe.h"
 #include "harness/worker/device.h"
 #include "harness/worker/environment.h"
 #include "harness/worker/fork_server.h"
-#include "harness/worker/inputs.h"
+#include "harness/worker/inputs/inputs.h"
 #include "harness/worker/measure.h"
-#include "harness/worker/methods.h"
-#include "harness/worker/noise.h"
-#include "harness/worker/plugins.h"
+#include "harness/worker/methods/methods.h"
+#include "harness/worker/methods/plugins.h"
 #include "harness/worker/subject.h"
-#include "harness/worker/turns.h"
+#include "harness/worker/timing/noise.h"
+#include "harness/worker/timing/turns.h"
 
 namespace attnbench {
 namespace {

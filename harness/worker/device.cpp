@@ -1,3 +1,4 @@
+// Loads the module of the GPU when a case asks for it, and sets the columns of memory.
 #include "harness/worker/device.h"
 
 #include <c10/util/Exception.h>

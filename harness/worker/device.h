@@ -11,7 +11,7 @@
 #include <string>
 
 #include "harness/schema/record.h"
-#include "harness/worker/timing.h"
+#include "harness/worker/timing/timing.h"
 
 namespace attnbench {
 
@@ -50,8 +50,8 @@ class Device {
   // before it starts and before it returns.
   virtual Elapsed time(const std::function<void()>& work) = 0;
   // Returns the stopwatch for samples, which are of work that is repeated and has run before. It leaves out the time of launching
-  // where it can (harness/worker/queued_timing.h), and reads the device's clocks, temperature and power while the device works,
-  // which is_throttled() and set_columns() summarise.
+  // where it can (harness/worker/timing/queued_timing.h), and reads the device's clocks, temperature and power while the device
+  // works, which is_throttled() and set_columns() summarise.
   virtual Stopwatch make_sample_stopwatch() = 0;
   // Returns a function that evicts everything from the last-level cache, and leaves nothing in it that has to be written back.
   virtual std::function<void()> make_cache_flush() = 0;

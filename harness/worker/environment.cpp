@@ -1,3 +1,4 @@
+// Fills the columns of the environment, and describes each method with its options and orders.
 #include "harness/worker/environment.h"
 
 #include <ATen/Version.h>
@@ -14,8 +15,8 @@
 
 #include "attn/cpu/instruction_set.h"
 #include "attn/registry.h"
+#include "harness/machine/machine.h"
 #include "harness/schema/build_info.h"
-#include "harness/schema/machine.h"
 #include "harness/worker/process_settings.h"
 
 namespace attnbench {

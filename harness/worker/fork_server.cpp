@@ -1,3 +1,4 @@
+// Loads Python, forks a process for each message, and tells the driver which of them have ended.
 #include "harness/worker/fork_server.h"
 
 #include <c10/util/Exception.h>
@@ -21,7 +22,7 @@
 
 #include "harness/schema/forking.h"
 #include "harness/schema/json.h"
-#include "harness/worker/methods.h"
+#include "harness/worker/methods/methods.h"
 
 namespace attnbench {
 namespace {

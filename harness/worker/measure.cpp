@@ -1,3 +1,4 @@
+// Runs what each request asks of a case, and records exceptions as failures.
 #include "harness/worker/measure.h"
 
 #include <c10/util/Exception.h>
@@ -8,9 +9,9 @@
 
 #include "attn/refusal.h"
 #include "harness/worker/cpu/threads.h"
-#include "harness/worker/injected_slowdown.h"
-#include "harness/worker/protocol.h"
+#include "harness/worker/protocols/protocol.h"
 #include "harness/worker/subject.h"
+#include "harness/worker/timing/injected_slowdown.h"
 
 namespace attnbench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "harness/schema/record.h"
 #include "harness/worker/context.h"
-#include "harness/worker/turns.h"
+#include "harness/worker/timing/turns.h"
 
 namespace attnbench {
 

@@ -23,10 +23,10 @@
 #include "attn/cpu/instruction_set.h"
 #include "attn/linear/cpu/implementation.h"
 #include "attn/registry.h"
-#include "harness/schema/machine.h"
+#include "harness/machine/machine.h"
 #include "harness/worker/cpu/block_cache.h"
 #include "harness/worker/cpu/ceilings.h"
-#include "harness/worker/protocol.h"
+#include "harness/worker/protocols/protocol.h"
 
 namespace {
 

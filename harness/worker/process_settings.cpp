@@ -1,3 +1,4 @@
+// Reads the settings of PyTorch and of this process, and restores those that a method changed.
 #include "harness/worker/process_settings.h"
 
 #include <ATen/Context.h>
@@ -14,7 +15,7 @@
 #include <tuple>
 
 #include "attn/problem.h"
-#include "harness/schema/machine.h"
+#include "harness/machine/machine.h"
 #include "harness/worker/cpu/threads.h"
 
 namespace attnbench {

@@ -1,3 +1,4 @@
+// Makes the method, the problem and the device of a case, and refuses a case that makes no sense.
 #include "harness/worker/subject.h"
 
 #include <ATen/ATen.h>
@@ -6,9 +7,9 @@
 #include <algorithm>
 
 #include "attn/refusal.h"
-#include "harness/worker/foreign_method.h"
-#include "harness/worker/injected_slowdown.h"
-#include "harness/worker/methods.h"
+#include "harness/worker/methods/foreign_method.h"
+#include "harness/worker/methods/methods.h"
+#include "harness/worker/timing/injected_slowdown.h"
 
 namespace attnbench {
 namespace {

@@ -8,14 +8,14 @@
 
 #include "attn/method.h"
 #include "harness/schema/record.h"
+#include "harness/worker/checks/selection.h"
 #include "harness/worker/context.h"
 #include "harness/worker/device.h"
-#include "harness/worker/foreign_method.h"
-#include "harness/worker/inputs.h"
+#include "harness/worker/inputs/inputs.h"
+#include "harness/worker/methods/foreign_method.h"
 #include "harness/worker/process_settings.h"
-#include "harness/worker/protocol.h"
-#include "harness/worker/selection.h"
-#include "harness/worker/timing.h"
+#include "harness/worker/protocols/protocol.h"
+#include "harness/worker/timing/timing.h"
 
 namespace attnbench {
 

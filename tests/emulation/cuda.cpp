@@ -1,3 +1,4 @@
+// Runs the threads of a block as fibres, which switch where a kernel waits.
 #include "tests/emulation/cuda.h"
 
 #include <sys/mman.h>

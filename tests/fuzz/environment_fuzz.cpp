@@ -3,7 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "harness/records/result_folder.h"
+#include "harness/records/environment_file.h"
+#include "harness/records/provenance.h"
 #include "harness/text/errors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

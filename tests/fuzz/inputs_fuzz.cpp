@@ -8,7 +8,7 @@
 #include <iterator>
 #include <vector>
 
-#include "harness/worker/input_file.h"
+#include "harness/worker/inputs/input_file.h"
 #include "tests/fuzz/in_memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,8 +1,9 @@
 // Fuzzes the reading of records.jsonl. For any bytes, read_records() must throw a UsageError or return records. These must stay
 // the same when they are written and read again, and it must be possible to print and to analyse them.
 #include "harness/analysis/analysis.h"
-#include "harness/cli/record_table.h"
-#include "harness/records/result_folder.h"
+#include "harness/cli/rendering/record_table.h"
+#include "harness/records/record_folders.h"
+#include "harness/records/records_csv.h"
 #include "harness/text/errors.h"
 #include "tests/fuzz/in_memory_file.h"
 

@@ -14,7 +14,7 @@
 #include "harness/worker/cpu/memory.h"
 #include "harness/worker/cuda/module.h"
 #include "harness/worker/device.h"
-#include "harness/worker/queued_timing.h"
+#include "harness/worker/timing/queued_timing.h"
 
 namespace attnbench {
 namespace {

@@ -1,3 +1,4 @@
+// Compiles exp for AVX-512, for the tests of its accuracy.
 #include "attn/cpu/simd.h"
 #include "tests/support/exp_of.h"
 

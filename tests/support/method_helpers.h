@@ -14,10 +14,10 @@
 
 #include "attn/cpu/instruction_set.h"
 #include "attn/registry.h"
-#include "harness/worker/agreement.h"
-#include "harness/worker/decode.h"
-#include "harness/worker/inputs.h"
-#include "harness/worker/protocol.h"
+#include "harness/worker/checks/agreement.h"
+#include "harness/worker/inputs/inputs.h"
+#include "harness/worker/protocols/decode.h"
+#include "harness/worker/protocols/protocol.h"
 #include "tests/support/errors_of.h"
 
 namespace attn {

@@ -1,3 +1,4 @@
+// Times multiply-adds, reading and copying on all threads at once.
 #include "harness/worker/cpu/ceilings.h"
 
 #include <ATen/Parallel.h>
@@ -13,7 +14,7 @@
 #include "harness/worker/cpu/device.h"
 #include "harness/worker/cpu/fixed_work.h"
 #include "harness/worker/cpu/threads.h"
-#include "harness/worker/timing.h"
+#include "harness/worker/timing/timing.h"
 
 namespace attnbench {
 namespace {

@@ -1,3 +1,4 @@
+// Implements Device for the CPU: its memory, its caches, and the clock of the host.
 #include "harness/worker/cpu/device.h"
 
 #include <ATen/ATen.h>
@@ -6,7 +7,7 @@
 
 #include <algorithm>
 
-#include "harness/schema/machine.h"
+#include "harness/machine/machine.h"
 #include "harness/worker/cpu/block_cache.h"
 #include "harness/worker/cpu/memory.h"
 

@@ -1,3 +1,4 @@
+// Chooses the multiply-adds of the widest vectors that the processor has, and reads memory with prefetches.
 #include "harness/worker/cpu/fixed_work.h"
 
 namespace attnbench {

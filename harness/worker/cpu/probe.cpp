@@ -1,3 +1,4 @@
+// Times short chains of multiply-adds and of dependent reads on each thread.
 #include "harness/worker/cpu/probe.h"
 
 #include <ATen/Parallel.h>
@@ -10,7 +11,7 @@
 
 #include "harness/statistics/statistics.h"
 #include "harness/worker/cpu/fixed_work.h"
-#include "harness/worker/timing.h"
+#include "harness/worker/timing/timing.h"
 
 namespace attnbench {
 namespace {

@@ -1,3 +1,4 @@
+// Binds PyTorch's threads to processors, and releases them.
 #include "harness/worker/cpu/threads.h"
 
 #include <ATen/Parallel.h>
@@ -13,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/schema/machine.h"
+#include "harness/machine/machine.h"
 
 namespace attnbench {
 namespace {

@@ -1,3 +1,4 @@
+// Times matrix products by cuBLAS beside the kernels of ceilings.cu, and answers the worker.
 #include "harness/worker/cuda/ceilings.h"
 
 #include <ATen/ATen.h>

@@ -19,7 +19,7 @@
 #include "harness/worker/cuda/module.h"
 #include "harness/worker/cuda/nvml.h"
 #include "harness/worker/cuda/queue_kernels.h"
-#include "harness/worker/queued_timing.h"
+#include "harness/worker/timing/queued_timing.h"
 
 namespace attnbench {
 namespace {

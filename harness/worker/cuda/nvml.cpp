@@ -1,3 +1,4 @@
+// Loads NVML at run time, and takes readings of the GPU with a pause between them.
 #include "harness/worker/cuda/nvml.h"
 
 #include <dlfcn.h>

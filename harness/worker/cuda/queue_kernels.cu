@@ -1,3 +1,4 @@
+// Implements the kernel that holds a stream until the host releases it, and the kernel that reads memory.
 #include "harness/worker/cuda/queue_kernels.h"
 
 namespace attnbench {

@@ -1,3 +1,4 @@
+// Starts the interpreter of the build or of ATTNBENCH_PYTHON, and opens the bridge to it.
 #include "harness/worker/python/interpreter.h"
 
 #include <ATen/ops/empty.h>
@@ -10,7 +11,7 @@
 
 #include "attn/refusal.h"
 #include "harness/schema/json.h"
-#include "harness/worker/methods.h"
+#include "harness/worker/methods/methods.h"
 
 namespace attnbench {
 namespace {

@@ -1,3 +1,4 @@
+// Calls an attention function with tensors of the worker, and checks what it returns.
 #include "harness/worker/python/python_method.h"
 
 #include <ATen/ATen.h>

@@ -10,7 +10,7 @@
 
 #include "attn/options.h"
 #include "harness/schema/json.h"
-#include "harness/worker/foreign_method.h"
+#include "harness/worker/methods/foreign_method.h"
 
 namespace attnbench {
 

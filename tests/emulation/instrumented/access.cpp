@@ -1,3 +1,4 @@
+// Receives the calls that the compiler inserts at each access, and names the places in the sources.
 #include "tests/emulation/instrumented/access.h"
 
 #include <cxxabi.h>

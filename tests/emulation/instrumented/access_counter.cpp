@@ -1,3 +1,4 @@
+// Adds up the accesses of each kernel as its blocks and warps make them.
 #include "tests/emulation/instrumented/access_counter.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Has the small kernels, each of which does what its name says.
 #include "tests/emulation/instrumented/faulty_kernels.h"
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Makes the runs: passes and decoding steps of all methods with CUDA kernels.
 #include "tests/emulation/instrumented/kernels_under_test.h"
 
 #include "tests/emulation/cuda.h"

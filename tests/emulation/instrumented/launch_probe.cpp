@@ -16,7 +16,7 @@
 #include "attn/registry.h"
 #include "harness/schema/json.h"
 #include "harness/worker/call.h"
-#include "harness/worker/protocol.h"
+#include "harness/worker/protocols/protocol.h"
 #include "tests/emulation/instrumented/access.h"
 
 namespace attn {

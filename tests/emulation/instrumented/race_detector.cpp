@@ -1,3 +1,4 @@
+// Keeps the last accesses to every two bytes, and reports those that nothing orders.
 #include "tests/emulation/instrumented/race_detector.h"
 
 #include <algorithm>

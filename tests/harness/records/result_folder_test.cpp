@@ -14,8 +14,11 @@
 #include <functional>
 #include <thread>
 
+#include "harness/files/csv_file.h"
+#include "harness/records/provenance.h"
+#include "harness/records/record_folders.h"
+#include "harness/records/records_csv.h"
 #include "harness/schema/schema.h"
-#include "harness/text/csv.h"
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/temp_folder.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/schema/machine.h"
+#include "harness/machine/machine.h"
 #include "tests/support/errors_of.h"
 
 namespace attnbench {

@@ -1,3 +1,4 @@
+// Tests of the messages between driver and fork server.
 #include "harness/schema/forking.h"
 
 #include <gtest/gtest.h>

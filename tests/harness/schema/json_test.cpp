@@ -1,3 +1,4 @@
+// Tests of the parser of JSON, which must agree with the library that defines the JSON type.
 #include "harness/schema/json.h"
 
 #include <gtest/gtest.h>

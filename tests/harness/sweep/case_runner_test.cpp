@@ -13,6 +13,8 @@
 #include "harness/process/interrupts.h"
 #include "harness/statistics/disturbance.h"
 #include "harness/statistics/statistics.h"
+#include "harness/sweep/case_plans.h"
+#include "harness/sweep/process_records.h"
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/processes.h"

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "harness/records/result_folder.h"
+#include "harness/records/record_folders.h"
+#include "harness/records/records_by_case.h"
 #include "tests/support/test_ceilings.h"
 
 namespace attnbench {

@@ -5,7 +5,6 @@
 
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
-#include "tests/support/temp_folder.h"
 
 namespace attnbench {
 namespace {
@@ -27,8 +26,7 @@ TEST(Csv, WrittenRowsAreReadBack) {
       {"plain", "a,b", ""}, {"\"", "\"\"", "two\nlines, \"quoted\""}, {"ä", "–", "=1"}};
   std::string text;
   for (const auto& row : rows) text += csv_row(row);
-  const TempFolder folder;
-  const auto read = read_csv(folder.write("x.csv", text));
+  const auto read = parse_csv(text, "x.csv");
   ASSERT_EQ(read.size(), rows.size());
   for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(read[i].cells, rows[i]);
   EXPECT_EQ(read[0].line, 1u);
@@ -37,8 +35,7 @@ TEST(Csv, WrittenRowsAreReadBack) {
 }
 
 TEST(Csv, AByteOrderMarkIsNoPartOfTheFirstCell) {
-  const TempFolder folder;
-  EXPECT_EQ(read_csv(folder.write("x.csv", "\xEF\xBB\xBFmethod,time\n")).at(0).cells.at(0), "method");
+  EXPECT_EQ(parse_csv("\xEF\xBB\xBFmethod,time\n", "x.csv").at(0).cells.at(0), "method");
 }
 
 TEST(Csv, NumbersAreReadAsOtherProgramsWriteThem) {
@@ -50,22 +47,17 @@ TEST(Csv, NumbersAreReadAsOtherProgramsWriteThem) {
 }
 
 TEST(Csv, ReadsBothKindsOfLineEndsAndSkipsEmptyLines) {
-  const TempFolder folder;
-  const auto read = read_csv(folder.write("x.csv", "a,b\r\n\r\n\n1,2\r\n3,4"));
+  const auto read = parse_csv("a,b\r\n\r\n\n1,2\r\n3,4", "x.csv");
   ASSERT_EQ(read.size(), 3u);
   EXPECT_EQ(read[0].cells, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(read[1].cells, (std::vector<std::string>{"1", "2"}));
   EXPECT_EQ(read[1].line, 4u);
   EXPECT_EQ(read[2].cells, (std::vector<std::string>{"3", "4"}));
-  EXPECT_TRUE(read_csv(folder.write("empty.csv", "")).empty());
+  EXPECT_TRUE(parse_csv("", "empty.csv").empty());
 }
 
 TEST(Csv, ErrorsNameTheFileAndTheLine) {
-  const TempFolder folder;
-  const auto open = folder.write("x.csv", "a,b\n1,\"2\n3,4\n");
-  EXPECT_EQ(message_of<UsageError>([&] { read_csv(open); }), open + ":2: a quote is not closed");
-  EXPECT_EQ(message_of<UsageError>([&] { read_csv(folder.path("none.csv")); }),
-            folder.path("none.csv") + ": cannot open: No such file or directory");
+  EXPECT_EQ(message_of<UsageError>([] { parse_csv("a,b\n1,\"2\n3,4\n", "x.csv"); }), "x.csv:2: a quote is not closed");
 }
 
 }  // namespace

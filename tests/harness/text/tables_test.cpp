@@ -1,8 +1,8 @@
 // Tests of tables in text, Markdown and CSV, and of the tables of records.
 #include <gtest/gtest.h>
 
-#include "harness/cli/case_names.h"
-#include "harness/cli/record_table.h"
+#include "harness/cli/rendering/case_names.h"
+#include "harness/cli/rendering/record_table.h"
 #include "harness/text/errors.h"
 #include "harness/text/text_table.h"
 #include "tests/support/errors_of.h"
