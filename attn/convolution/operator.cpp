@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "attn/check_tensor.h"
@@ -171,28 +172,27 @@ template <class Bits>
 void move_state(const ConvolutionStepCall& a, const Tensor& history) {
   const auto channels = a.x.size(1), length = a.x.size(2), size = a.state.size(2), before = a.weight.size(1) - 1;
   const auto x_strides = a.x.strides(), strides = a.state.strides();
-  auto* to = static_cast<Bits*>(history.data_ptr());
+  // Sets to[d · to_stride] = from[d · from_stride] for all channels d.
+  const auto copy = [channels](const Bits* from, int64_t from_stride, Bits* to, int64_t to_stride) {
+    for (int64_t d = 0; d < channels; ++d) to[d * to_stride] = from[d * from_stride];
+  };
   for (int64_t b = 0; b < a.x.size(0); ++b) {
     const auto row = a.state_indices ? a.state_indices->data_ptr<int64_t>()[b * a.state_indices->stride(0)] : b;
-    if (row < 0) {
-      to += channels * before;
-      continue;
-    }
+    if (row < 0) continue;
     TORCH_CHECK_VALUE(row < a.state.size(0), "causal_convolution_step: state_indices contains ", row, ", but state has ",
                       a.state.size(0), " rows");
+    const auto* const x = static_cast<const Bits*>(a.x.const_data_ptr()) + b * x_strides[0];
+    auto* const state = static_cast<Bits*>(a.state.data_ptr()) + row * strides[0];
+    auto* const to = static_cast<Bits*>(history.data_ptr()) + b * channels * before;
     // The place of the next input in a ring. Without one the state is moved by as many places as there are inputs.
-    int64_t next = a.cache_seqlens ? a.cache_seqlens->data_ptr<int64_t>()[b * a.cache_seqlens->stride(0)] % size : 0;
+    auto next = a.cache_seqlens ? a.cache_seqlens->data_ptr<int64_t>()[b * a.cache_seqlens->stride(0)] % size : 0;
     if (next < 0) next += size;
-    for (int64_t d = 0; d < channels; ++d) {
-      const auto* const x = static_cast<const Bits*>(a.x.const_data_ptr()) + b * x_strides[0] + d * x_strides[1];
-      auto* const state = static_cast<Bits*>(a.state.data_ptr()) + row * strides[0] + d * strides[1];
-      for (int64_t j = 0, from = next + size - before; j < before; ++j, ++from)
-        *to++ = state[(from < size ? from : from - size) * strides[2]];
-      if (a.cache_seqlens)
-        for (int64_t t = 0; t < length; ++t) state[(next + t) % size * strides[2]] = x[t * x_strides[2]];
-      else
-        for (int64_t j = 0; j < size; ++j)
-          state[j * strides[2]] = j + length < size ? state[(j + length) * strides[2]] : x[(j + length - size) * x_strides[2]];
+    for (int64_t j = 0; j < before; ++j) copy(state + (next + size - before + j) % size * strides[2], strides[1], to + j, before);
+    const auto stays = a.cache_seqlens ? 0 : std::max<int64_t>(0, size - length);
+    for (int64_t j = 0; j < stays; ++j) copy(state + (j + length) * strides[2], strides[1], state + j * strides[2], strides[1]);
+    for (int64_t t = std::max<int64_t>(0, length - size); t < length; ++t) {
+      const auto place = a.cache_seqlens ? (next + t) % size : size - length + t;
+      copy(x + t * x_strides[2], x_strides[1], state + place * strides[2], strides[1]);
     }
   }
 }
@@ -230,11 +230,12 @@ std::tuple<Tensor> convolve_step(const ConvolutionStepCall& a) {
   // Autograd must notice that a tensor has changed that it has saved for a backward pass.
   if (!a.state.is_inference()) a.state.unsafeGetTensorImpl()->bump_version();
   const auto history = at::empty({a.x.size(0), a.x.size(1), a.weight.size(1) - 1}, a.x.options());
-  if (a.state.size(2) == 0) {
-  } else if (!implementation) move_state_composed(a, history);
-  else if (a.x.element_size() == 2) move_state<int16_t>(a, history);
-  else if (a.x.element_size() == 4) move_state<int32_t>(a, history);
-  else move_state<int64_t>(a, history);
+  if (a.state.size(2) > 0) {
+    if (!implementation) move_state_composed(a, history);
+    else if (a.x.element_size() == 2) move_state<int16_t>(a, history);
+    else if (a.x.element_size() == 4) move_state<int32_t>(a, history);
+    else move_state<int64_t>(a, history);
+  }
   call.initial_state = history;
   const auto arguments = convolution_arguments(call);
   auto output = (implementation ? implementation->forward(arguments) : composed_convolution_forward(arguments)).output;

@@ -75,13 +75,15 @@ class ConvolutionPass {
  public:
   ConvolutionPass(const ConvolutionKernels& kernels, const ConvolutionArguments& a)
       : kernels_(kernels), sequences_(a), channels_last_(is_channels_last(a.x)), x_(with_layout(a.x, channels_last_)) {
-    const auto numbers = accumulator_dtype(a.x.scalar_type());
-    const auto bias = a.bias ? *a.bias : at::zeros({a.weight.size(0)}, a.weight.options());
-    taps_ = at::cat({a.weight, bias.unsqueeze(1)}, 1).to(numbers);
-    if (channels_last_) taps_ = taps_.t();
-    taps_ = taps_.contiguous();
-    common_ = {.channels = a.x.size(1),
-               .width = a.weight.size(1),
+    const auto channels = a.x.size(1), width = a.weight.size(1);
+    const auto numbers = a.x.options().dtype(accumulator_dtype(a.x.scalar_type()));
+    taps_ = channels_last_ ? at::empty({width + 1, channels}, numbers) : at::empty({channels, width + 1}, numbers);
+    const auto of_channels = channels_last_ ? taps_.t() : taps_;
+    of_channels.slice(1, 0, width).copy_(a.weight);
+    if (a.bias) of_channels.select(1, width).copy_(*a.bias);
+    else of_channels.select(1, width).zero_();
+    common_ = {.channels = channels,
+               .width = width,
                .channels_last = channels_last_,
                .silu = a.silu,
                .taps = taps_.const_data_ptr(),
@@ -123,8 +125,8 @@ class ConvolutionPass {
       }
     });
     const auto of_channels = channels_last_ ? of_taps.t() : of_taps;
-    gradients.weight = of_channels.slice(1, 0, common_.width).to(a.weight.scalar_type()).contiguous();
-    if (a.bias) gradients.bias = of_channels.select(1, common_.width).to(a.bias->scalar_type()).contiguous();
+    gradients.weight = at::empty(a.weight.sizes(), a.weight.options()).copy_(of_channels.slice(1, 0, common_.width));
+    if (a.bias) gradients.bias = at::empty(a.bias->sizes(), a.bias->options()).copy_(of_channels.select(1, common_.width));
     return gradients;
   }
 
