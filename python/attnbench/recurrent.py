@@ -114,7 +114,8 @@ def _gated_delta_rule(
         if A_log is None or g is None:
             raise ValueError(f"{function}: use_gate_in_kernel=True needs g and A_log")
         raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
-        g = -A_log.float().exp() * softplus(raw)
+        # Not softplus: compiled, its backward pass fails where the strides of its gradient are not those of its input (torch 2.11).
+        g = -A_log.float().exp() * torch.logaddexp(raw, raw.new_zeros(()))
     if use_sigmoid and beta is not None:
         beta = beta.float().sigmoid() * (2 if allow_neg_eigval else 1)
     return _attend(q, k, v, g=g, beta=beta, rule="delta", **options)
