@@ -24,10 +24,13 @@ if TYPE_CHECKING:
         linear_attention_step,
         lsh_attention,
     )
+    from attnbench.gated_delta import GatedDeltaNet, GatedDeltaNetCache
     from attnbench.nn import CausalLMLayer, LinearAttention, LSHAttention
 
 __all__ = [
     "CausalLMLayer",
+    "GatedDeltaNet",
+    "GatedDeltaNetCache",
     "LSHAttention",
     "LinearAttention",
     "LinearAttentionState",
@@ -47,6 +50,8 @@ __all__ = [
 # without it.
 _DEFINED_IN = {
     "CausalLMLayer": "nn",
+    "GatedDeltaNet": "gated_delta",
+    "GatedDeltaNetCache": "gated_delta",
     "LSHAttention": "nn",
     "LinearAttention": "nn",
     "LinearAttentionState": "functional",

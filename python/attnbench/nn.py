@@ -1,4 +1,4 @@
-"""Modules with linear attention and LSH attention, for sequences [batch, length, width].
+"""Modules with linear attention, gated delta attention and LSH attention, for sequences [batch, length, width].
 
 The attention modules have their own projections, as torch.nn.MultiheadAttention does, but take one
 sequence x and its key_lengths and return one tensor. The width is divided among the heads: every head has width / heads dimensions unless
@@ -18,8 +18,9 @@ from attnbench.functional import (
     linear_attention_step,
     lsh_attention,
 )
+from attnbench.gated_delta import GatedDeltaNet, GatedDeltaNetCache
 
-__all__ = ["CausalLMLayer", "LSHAttention", "LinearAttention"]
+__all__ = ["CausalLMLayer", "GatedDeltaNet", "GatedDeltaNetCache", "LSHAttention", "LinearAttention"]
 
 
 class _Attention(nn.Module):

@@ -10,7 +10,7 @@ is copied for either. The state S [K,V] of a head changes at each time: S ← e^
 with u = v or, by the delta rule, u = β (v − Sᵀk); the output is scale · Sᵀq, where scale is K^-½
 unless it is given. g is the natural logarithm of the decay, at most 0; -inf clears the state.
 
-Every function but `mamba_chunk_scan_combined` returns (output, final state). The final state,
+Every function but the last two, those of Mamba-2, returns (output, final state). The final state,
 float32 [N,HV,K,V], is None unless output_final_state=True; `initial_state` has its shape, and with
 state_v_first=True both are [N,HV,V,K]. With `cu_seqlens`, int64 [N+1], a batch of 1 holds N sequences
 one after the other, each with a state of its own. All results have gradients, once; those of the
@@ -29,6 +29,8 @@ from torch import Tensor
 from torch.nn.functional import silu, softplus
 
 from attnbench import _library
+from attnbench.convolution import causal_conv1d_fn as causal_conv1d_fn
+from attnbench.convolution import causal_conv1d_update as causal_conv1d_update
 
 _library.load()
 
@@ -112,7 +114,8 @@ def _gated_delta_rule(
         if A_log is None or g is None:
             raise ValueError(f"{function}: use_gate_in_kernel=True needs g and A_log")
         raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
-        g = -A_log.float().exp() * softplus(raw)
+        # Not softplus: compiled, its backward pass fails where the strides of its gradient are not those of its input (torch 2.11).
+        g = -A_log.float().exp() * torch.logaddexp(raw, raw.new_zeros(()))
     if use_sigmoid and beta is not None:
         beta = beta.float().sigmoid() * (2 if allow_neg_eigval else 1)
     return _attend(q, k, v, g=g, beta=beta, rule="delta", **options)
@@ -401,6 +404,72 @@ def fused_recurrent_lightning_attn(
     )  # fmt: skip
 
 
+def chunk_linear_attn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | tuple[Tensor, Tensor | None] | None = None,
+    output_final_state: bool = False,
+    normalize: bool = True,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor] | None]:
+    """Linear attention without decay and without feature map (https://arxiv.org/abs/2006.16236).
+
+    Args:
+        normalize: whether the output at time t is divided by scale · qᵀz_t + 1e-10, where z_t is
+            the sum of the keys up to t. Keys and queries ought to be positive then. States are then
+            the pairs (S, z), where z is float32 [N,1,H,K]; an initial z of None is zero.
+    """
+    _refuse("chunk_linear_attn", **others)
+    kv, z = initial_state if isinstance(initial_state, tuple) else (initial_state, None)
+    if z is not None and not normalize:
+        raise ValueError("chunk_linear_attn: initial_state is a pair, which needs normalize=True")
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, state: Tensor | None) -> Result:
+        return _attend(
+            q, k, v, rule="add", scale=scale, initial_state=state, output_final_state=output_final_state,
+            cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+        )  # fmt: skip
+
+    output, final = attend(q, k, v, kv)
+    if not normalize:
+        return output, final
+    # z is the state of linear attention whose values are 1.
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    ones = torch.ones((), dtype=wide, device=q.device).expand(*v.shape[:3], 1)
+    start = None if z is None else z.squeeze(1).unsqueeze(3)
+    divisor, final_z = attend(q.to(wide), k.to(wide), ones, start)
+    output = (output / (divisor + 1e-10)).to(q.dtype)
+    return output, None if final is None or final_z is None else (final, final_z.squeeze(3).unsqueeze(1))
+
+
+def fused_recurrent_linear_attn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | tuple[Tensor, Tensor | None] | None = None,
+    output_final_state: bool = False,
+    reverse: bool = False,
+    normalize: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor] | None]:
+    """As `chunk_linear_attn`, but does not normalise unless it is asked to."""
+    _refuse("fused_recurrent_linear_attn", reverse=reverse)
+    return chunk_linear_attn(
+        q, k, v, scale, initial_state, output_final_state, normalize, cu_seqlens,
+        layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
 def mamba_chunk_scan_combined(
     x: Tensor,
     dt: Tensor,
@@ -448,3 +517,52 @@ def mamba_chunk_scan_combined(
         output = output * silu(z)
     assert states is not None
     return (output, states) if return_final_states else output
+
+
+@torch.no_grad()
+def selective_state_update(
+    state: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+    state_batch_indices: Tensor | None = None,
+    *,
+    implementation: Literal["auto", "composed"] = "auto",
+) -> Tensor:
+    """One decoding step of Mamba or Mamba-2: x [B,H,P] → [B,H,P]. Records no gradients.
+
+    With δ = dt + dt_bias, or its softplus, the state changes in place, and the output is read from
+    the new state:
+
+        state[p,n] ← e^(A[p,n] δ[p]) state[p,n] + δ[p] x[p] B[n]
+        output[p] = (Σ_n state[p,n] C[n] + D[p] x[p]) · silu(z[p])
+
+    Args:
+        state: [R,H,P,N] with R = B, in any floating dtype.
+        dt, z: [B,H,P]; A: [H,P,N]; D, dt_bias: [H,P]. What is expanded is not copied.
+        B, C: [B,G,N], where G divides H.
+        state_batch_indices: [B], the rows of the state that belong to the batch entries, all
+            different; R is any number then. A negative one means none; the output is 0 there.
+
+    Without the axis H, and for B and C without G, all tensors are those of one head.
+    """
+    if state.dim() == 3:
+        heads = [None if t is None else t.unsqueeze(1) for t in (state, x, dt, z)]
+        rows = [None if t is None else t.unsqueeze(0) for t in (A, D, dt_bias)]
+        output: Tensor = torch.ops.attn.selective_state_step(
+            *heads[:3], rows[0], B.unsqueeze(1), C.unsqueeze(1), rows[1], heads[3], rows[2], dt_softplus,
+            None if state_batch_indices is None else state_batch_indices.to(torch.int64), implementation,
+        )  # fmt: skip
+        return output.squeeze(1)
+    B, C = (t.unsqueeze(1) if t.dim() == 2 else t for t in (B, C))
+    output = torch.ops.attn.selective_state_step(
+        state, x, dt, A, B, C, D, z, dt_bias, dt_softplus,
+        None if state_batch_indices is None else state_batch_indices.to(torch.int64), implementation,
+    )  # fmt: skip
+    return output

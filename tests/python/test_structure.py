@@ -48,6 +48,7 @@ ATTN = {
     "attn": set(),
     "attn/cpu": {"attn"},
     "attn/cuda": {"attn"},
+    "attn/convolution": {"attn", "attn/cpu"},
     "attn/linear": {"attn", "attn/cpu", "attn/cuda"},
     "attn/lsh": {"attn", "attn/cpu", "attn/cuda"},
     "attn/recurrent": {"attn", "attn/cpu", "attn/cuda"},
