@@ -50,7 +50,7 @@ def by_definition(q, k, v, g=None, beta=None, state=None, *, rule="delta", scale
     rows = []
     for t in range(q.shape[2]):
         if g is not None:
-            state = state * g[:, :, t, None, None].exp()
+            state = state * (g[:, :, t, :, None] if g.dim() == 4 else g[:, :, t, None, None]).exp()
         u = v[:, :, t]
         if rule == "delta":
             u = u - (state * k[:, :, t, :, None]).sum(2)
@@ -62,7 +62,8 @@ def by_definition(q, k, v, g=None, beta=None, state=None, *, rule="delta", scale
 
 
 def example(shape, *, gates="gb", state=True, normalize=True, dtype=torch.float32, seed=0, extreme=False):
-    """Tensors of one call; `shape` is (batch, heads of q and k, heads of v, T, K, V)."""
+    """Tensors of one call; `shape` is (batch, heads of q and k, heads of v, T, K, V). `gates` names those
+    that are given: g of a head (g) or of each feature of the keys (f), and beta (b)."""
     generator = torch.Generator().manual_seed(seed)
     batch, heads, value_heads, length, keys, values = shape
     wide = torch.float64 if dtype == torch.float64 else torch.float32
@@ -77,14 +78,20 @@ def example(shape, *, gates="gb", state=True, normalize=True, dtype=torch.float3
     v[:, :, ::7] *= 5
     if not normalize:
         k = k / k.norm(dim=-1, keepdim=True)
-    g = -torch.nn.functional.softplus(normal(batch, value_heads, length)) / 4
+    g = -torch.nn.functional.softplus(normal(batch, value_heads, length, *([keys] if "f" in gates else []))) / 4
+    if "f" in gates:  # Features that keep, that forget slowly, and whose decays in 16 positions add up to less or more than 80.
+        g = g * torch.tensor([0.0, 1e-5, 1.0, 15.0, 30.0], dtype=torch.float64)[torch.arange(keys) * 5 // keys]
+        g[:, :, length // 2 :] /= 10
     beta = torch.sigmoid(normal(batch, value_heads, length))
     if extreme:
         choices = torch.tensor([0.0, -1e-6, -50.0, -float("inf"), -2.0], dtype=torch.float64)
         g = choices[torch.randint(5, g.shape, generator=generator)]
+        if "f" in gates:  # A position with an extreme decay in a single feature, in a chunk with moderate ones, too.
+            g[:, :, length // 2 :] = -0.25
+            g[:, :, length * 3 // 4, keys // 2] = choices[3]
         beta = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)[torch.randint(3, beta.shape, generator=generator)]
     given = [q.to(dtype), k.to(dtype), v.to(dtype)]
-    given.append(g.to(wide) if "g" in gates else None)
+    given.append(g.to(wide) if gates.strip("b") else None)
     given.append(beta.to(wide) if "b" in gates else None)
     given.append(normal(batch, value_heads, keys, values).to(wide) if state else None)
     return [None if x is None else x.requires_grad_() for x in given]
@@ -120,7 +127,10 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("extreme", [False, True])
-@pytest.mark.parametrize(("rule", "gates"), [("delta", "gb"), ("delta", "b"), ("delta", ""), ("add", "g"), ("add", "")])
+@pytest.mark.parametrize(
+    ("rule", "gates"),
+    [("delta", "gb"), ("delta", "fb"), ("delta", "f"), ("delta", "b"), ("delta", ""), ("add", "g"), ("add", "f"), ("add", "")],
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_kernels_agree_with_the_definition(kernels, shape, rule, gates, extreme):
     # With β = 2 the state keeps its length; rounding grows with the number of positions.
@@ -133,9 +143,9 @@ def test_kernels_agree_with_the_definition(kernels, shape, rule, gates, extreme)
         expect_close(found, expected, 2e-5)
 
 
-@pytest.mark.parametrize("rule", ["delta", "add"])
-def test_half_precision_agrees_with_the_definition(kernels, rule):
-    given = example((1, 2, 4, 100, 32, 48), gates="gb" if rule == "delta" else "g", dtype=torch.bfloat16)
+@pytest.mark.parametrize(("rule", "gates"), [("delta", "gb"), ("delta", "fb"), ("add", "g"), ("add", "f")])
+def test_half_precision_agrees_with_the_definition(kernels, rule, gates):
+    given = example((1, 2, 4, 100, 32, 48), gates=gates, dtype=torch.bfloat16)
     exact = [None if x is None else x.detach().double().requires_grad_() for x in given]
     expected = results(lambda *x: by_definition(*x, rule=rule, normalize=True), exact)
     for name in kernels:
@@ -147,7 +157,7 @@ def test_half_precision_agrees_with_the_definition(kernels, rule):
 
 
 @pytest.mark.parametrize("implementation", ["portable", "composed"])
-@pytest.mark.parametrize(("rule", "gates"), [("delta", "gb"), ("delta", ""), ("add", "g")])
+@pytest.mark.parametrize(("rule", "gates"), [("delta", "gb"), ("delta", "fb"), ("delta", ""), ("add", "g"), ("add", "f")])
 def test_gradcheck(rule, gates, implementation):
     given = example((1, 1, 2, 20, 3, 4), gates=gates, dtype=torch.float64)
     given[2] = given[2].detach().div(10).requires_grad_()
@@ -162,10 +172,11 @@ def test_gradcheck(rule, gates, implementation):
     assert torch.autograd.gradcheck(run, present, fast_mode=True)
 
 
-def test_packed_sequences_are_the_sequences_alone(kernels):
+@pytest.mark.parametrize("gates", ["gb", "fb"])
+def test_packed_sequences_are_the_sequences_alone(kernels, gates):
     lengths = [1, 16, 1, 300, 0, 33]
     borders = torch.tensor([0, *itertools.accumulate(lengths)])
-    q, k, v, g, beta, _ = example((1, 2, 4, sum(lengths), 16, 24), state=False)
+    q, k, v, g, beta, _ = example((1, 2, 4, sum(lengths), 16, 24), gates=gates, state=False)
     states = torch.randn(len(lengths), 4, 16, 24, generator=torch.Generator().manual_seed(2)).requires_grad_()
     for name in kernels:
         packed = results(
@@ -183,9 +194,10 @@ def test_packed_sequences_are_the_sequences_alone(kernels):
         expect_close(packed, results(alone, [q, k, v, g, beta, states]), 1e-5)
 
 
-def test_a_nan_reaches_no_row_before_it_and_no_other_head_sequence_or_column(kernels):
+@pytest.mark.parametrize("gates", ["gb", "fb"])
+def test_a_nan_reaches_no_row_before_it_and_no_other_head_sequence_or_column(kernels, gates):
     borders = torch.tensor([0, 40, 80])
-    clean = [x.detach() for x in example((1, 2, 2, 80, 16, 16), state=False)[:5]]
+    clean = [x.detach() for x in example((1, 2, 2, 80, 16, 16), gates=gates, state=False)[:5]]
     for name, place in itertools.product(kernels[:-1], range(5)):
         given = [x.clone() for x in clean]
         given[place][(0, 0, 21, 3)[: given[place].dim()]] = float("nan")
@@ -199,8 +211,9 @@ def test_a_nan_reaches_no_row_before_it_and_no_other_head_sequence_or_column(ker
             assert not wrong[..., [c for c in range(16) if c != 3]].any()
 
 
-def test_a_state_carried_over_pieces_gives_the_same_as_one_pass(kernels):
-    given = [x.detach() for x in example((1, 2, 4, 130, 16, 24))]
+@pytest.mark.parametrize("gates", ["gb", "fb"])
+def test_a_state_carried_over_pieces_gives_the_same_as_one_pass(kernels, gates):
+    given = [x.detach() for x in example((1, 2, 4, 130, 16, 24), gates=gates)]
     for name in kernels:
         output, final = torch.ops.attn.recurrent_attention(*given, normalize=True, implementation=name)
         state, outputs = given[5], []
@@ -211,9 +224,10 @@ def test_a_state_carried_over_pieces_gives_the_same_as_one_pass(kernels):
         expect_close([torch.cat(outputs, 2), state], [output.double(), final.double()], 1e-5)
 
 
+@pytest.mark.parametrize("gates", ["gb", "fb"])
 @pytest.mark.parametrize("rule", ["delta", "add"])
-def test_steps_agree_with_the_rows_of_a_sequence(kernels, rule):
-    q, k, v, g, beta, state = (x.detach() for x in example((2, 2, 4, 40, 19, 37)))
+def test_steps_agree_with_the_rows_of_a_sequence(kernels, rule, gates):
+    q, k, v, g, beta, state = (x.detach() for x in example((2, 2, 4, 40, 19, 37), gates=gates))
     beta = beta if rule == "delta" else None
     options = {"rule": rule, "normalize": True}
     for name in kernels:
@@ -226,10 +240,11 @@ def test_steps_agree_with_the_rows_of_a_sequence(kernels, rule):
         expect_close([torch.cat(rows, 2), mine], [expected.double(), final.double()], 1e-5)
 
 
-def test_a_long_sequence_with_slow_decay_does_not_drift():
+@pytest.mark.parametrize("features", [(), (16,)])
+def test_a_long_sequence_with_slow_decay_does_not_drift(features):
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 1, 65536, 16, generator=generator) for _ in range(3))
-    g = torch.full((1, 1, 65536), -1e-5)
+    g = torch.full((1, 1, 65536, *features), -1e-5)
     beta = torch.rand(1, 1, 65536, generator=generator)
     found, _ = torch.ops.attn.recurrent_attention(q, k, v, g, beta, normalize=True)
     exact, _ = torch.ops.attn.recurrent_attention(
@@ -249,12 +264,13 @@ def test_the_same_call_gives_the_same_bits():
 # ---------------------------------------------------------------- registrations
 
 
+@pytest.mark.parametrize("gates", ["gb", "fb"])
 @pytest.mark.parametrize("layout", ["heads first", "time first"])
 @pytest.mark.parametrize("implementation", ["auto", "composed"])
-def test_opcheck(implementation, layout):
-    given = example((2, 1, 2, 20, 4, 3))
+def test_opcheck(implementation, layout, gates):
+    given = example((2, 1, 2, 20, 4, 3), gates=gates)
     if layout == "time first":
-        given[:3] = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in given[:3]]
+        given[:4] = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in given[:4]]
     for operator in (torch.ops.attn.recurrent_attention, torch.ops.attn._recurrent_attention):
         torch.library.opcheck(operator.default, given, {"normalize": True, "implementation": implementation})
     detached = [x.detach() for x in given]
@@ -267,8 +283,9 @@ def test_opcheck(implementation, layout):
         )
 
 
-def test_opcheck_of_the_step():
-    q, k, v, g, beta, state = (x.detach() for x in example((2, 1, 2, 1, 4, 3)))
+@pytest.mark.parametrize("gates", ["gb", "fb"])
+def test_opcheck_of_the_step(gates):
+    q, k, v, g, beta, state = (x.detach() for x in example((2, 1, 2, 1, 4, 3), gates=gates))
     torch.library.opcheck(torch.ops.attn.recurrent_attention_step.default, (q, k, v, state.clone(), g, beta))
 
 
@@ -304,6 +321,8 @@ def test_a_second_derivative_is_refused():
         ({"v": torch.zeros(2, 3, 9, 4)}, "v has heads 3, expected a multiple of those of q, 2"),
         ({"g": torch.zeros(2, 4, 9).double()}, "g is float64, expected float32 beside q in float32"),
         ({"g": torch.zeros(2, 2, 9)}, "g has heads 2, expected 4 as in v"),
+        ({"g": torch.zeros(2, 4, 9, 3)}, "g has dim 3, expected 4 as in q"),
+        ({"g": torch.zeros(2, 4)}, r"g has shape \[2, 4\], expected \[batch, heads, length\] or, with a decay for each feature, "),
         ({"beta": torch.zeros(2, 4, 8)}, "beta has length 8, expected 9 as in q"),
         ({"rule": "add"}, "beta is an argument of the rule 'delta' alone"),
         ({"rule": "sum"}, "rule = 'sum', expected 'delta' or 'add'"),
