@@ -156,7 +156,7 @@ double composed_recurrent_bytes(const Problem& p, bool delta, bool normalize, bo
   const double recorded = backward ? (delta ? 6 : 4) * pairs + (delta ? 6 : 4) * keys + (delta ? 4 : 3) * values : 0;
   const double state = keys * values * (backward ? 3 * length / pairs : 2);
   // Numbers of pairs for each feature: their decays, and products of rows.
-  const double of_features = feature_gates ? pairs * keys * (backward ? (delta ? 5 : 3) * length : 4 * pairs) : 0;
+  const double of_features = feature_gates ? pairs * keys * (backward ? (delta ? 4 : 2) * length : 4 * pairs) : 0;
   return number * heads * ((rows + recorded) * length + state + 4 * pairs * pairs + of_features);
 }
 

@@ -375,6 +375,101 @@ def test_the_gated_delta_rule_computes_its_gates_inside(recurrent, name):
     expect_close(results(mine, given), results(definition, exact), 2e-5)
 
 
+@pytest.mark.parametrize("gate", ["given", "softplus", "bounded", "bounded without A_log"])
+@pytest.mark.parametrize("layout", ["bthk", "bhtk"])
+@pytest.mark.parametrize("name", ["chunk_kda", "fused_recurrent_kda"])
+def test_kimi_delta_attention(recurrent, name, layout, gate):
+    q, k, v, raw, logits, state = example((2, 2, 4, 40, 16, 8), gates="fb")
+    inside = gate != "given"
+    if inside:
+        raw = raw.detach().div(10).requires_grad_()
+    A_log, dt_bias = (torch.randn(n, generator=torch.Generator().manual_seed(n)).requires_grad_() for n in (4, 64))
+    bound = -5.0 if "bounded" in gate else None
+    first = [q, k, v, raw, logits]
+    given = [*(time_first(*first) if layout == "bthk" else first), state, A_log, dt_bias]
+
+    def unused(*tensors):  # so that all have a gradient
+        return sum(0 * x.sum() for x in tensors)
+
+    def mine(q, k, v, raw, logits, state, A_log, dt_bias):
+        safe = {"safe_gate": True} if bound is not None and name == "chunk_kda" else {}
+        output, final = getattr(recurrent, name)(
+            q, k, v, raw, logits, initial_state=state.transpose(2, 3), output_final_state=True, use_qk_l2norm_in_kernel=True,
+            use_beta_sigmoid_in_kernel=True, allow_neg_eigval=True, use_gate_in_kernel=inside, lower_bound=bound,
+            A_log=None if gate == "bounded without A_log" else A_log, dt_bias=dt_bias, state_v_first=True, layout=layout, **safe,
+        )  # fmt: skip
+        return output + unused(A_log, dt_bias), final.transpose(2, 3)
+
+    def definition(q, k, v, raw, logits, state, A_log, dt_bias):
+        if layout == "bthk":
+            q, k, v, raw, logits = (x.transpose(1, 2) for x in (q, k, v, raw, logits))
+        moved, rate = raw + dt_bias.view(4, 1, 16), A_log.exp().view(4, 1, 1)
+        g = {
+            "given": raw,
+            "softplus": -rate * torch.nn.functional.softplus(moved),
+            "bounded": -5 * torch.sigmoid(rate * moved),
+            "bounded without A_log": -5 * torch.sigmoid(moved),
+        }[gate]
+        output, final = by_definition(q, k, v, g, 2 * logits.sigmoid(), state, normalize=True)
+        return (output.transpose(1, 2) if layout == "bthk" else output) + unused(A_log, dt_bias), final
+
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expect_close(results(mine, given), results(definition, exact), 2e-5)
+
+
+@pytest.mark.parametrize("name", ["chunk_gla", "fused_recurrent_gla"])
+def test_gated_linear_attention(recurrent, name):
+    q, k, v, g, _, state = example((2, 4, 4, 40, 16, 8), gates="f", normalize=False)
+    given = [*time_first(q, k, v, g), state]
+
+    def mine(q, k, v, g, state):
+        return getattr(recurrent, name)(q, k, v, g, initial_state=state, output_final_state=True)
+
+    def definition(q, k, v, g, state):
+        q, k, v, g = (x.transpose(1, 2) for x in (q, k, v, g))
+        output, final = by_definition(q, k, v, g, None, state, rule="add")
+        return output.transpose(1, 2), final
+
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expect_close(results(mine, given), results(definition, exact), 2e-5)
+
+
+@pytest.mark.parametrize("with_g", [False, True])
+def test_the_gated_delta_rule_with_decays_of_features(recurrent, with_g):
+    shape = (2, 2, 4, 40, 16, 8)
+    q, k, v, gk, beta, state = example(shape, gates="fb")
+    g = example(shape)[3]
+    given = [*time_first(q, k, v, g, gk, beta), state]
+
+    def mine(q, k, v, g, gk, beta, state):
+        output, final = recurrent.fused_recurrent_gated_delta_rule(
+            q, k, v, g if with_g else None, gk, None, beta, initial_state=state, output_final_state=True
+        )
+        return output + 0 * g.sum(), final
+
+    def definition(q, k, v, g, gk, beta, state):
+        q, k, v, g, gk, beta = (x.transpose(1, 2) for x in (q, k, v, g, gk, beta))
+        output, final = by_definition(q, k, v, gk + g[..., None] * with_g, beta, state)
+        return output.transpose(1, 2), final
+
+    for x in (given[0], given[1]):  # keys as long as these would let the state grow without normalization
+        x.data /= 10
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expect_close(results(mine, given), results(definition, exact), 2e-5)
+
+
+def test_decays_in_a_chunk_that_add_up_to_nearly_80_keep_their_digits(kernels):
+    # Where the factors of scores are largest, and g is close to -5, the bound of Kimi Delta Attention.
+    given = example((1, 1, 2, 64, 32, 16), gates="fb")
+    given[3] = (-4.999 * torch.rand(1, 2, 64, 32, generator=torch.Generator().manual_seed(0)) ** 0.01).requires_grad_()
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expected = results(lambda *x: by_definition(*x, normalize=True), exact)
+    for name in kernels:
+        found = results(lambda *x, n=name: torch.ops.attn.recurrent_attention(*x, normalize=True, implementation=n), given)
+        # The gradient of g is much smaller than the terms that it is the difference of in the composed form.
+        expect_close(found, expected, 1e-4 if name == "composed" else 1e-5)
+
+
 def test_both_layouts_of_tensors_and_states(recurrent):
     q, k, v, g, beta, state = (x.detach() for x in example((2, 2, 4, 20, 16, 8)))
     first, final = recurrent.chunk_gated_delta_rule(
@@ -484,8 +579,24 @@ def test_unsupported_arguments_are_refused_and_hints_are_ignored(recurrent):
     for changed, name in [({"cp_context": object()}, "cp_context"), ({"head_first": True}, "head_first")]:
         with pytest.raises(ValueError, match=f"chunk_gated_delta_rule: the argument {name} is not supported"):
             recurrent.chunk_gated_delta_rule(*given, **changed)
-    with pytest.raises(ValueError, match="the argument gk is not supported"):
-        recurrent.fused_recurrent_gated_delta_rule(*given[:3], gk=q)
+    with pytest.raises(ValueError, match="the argument gv is not supported"):
+        recurrent.fused_recurrent_gated_delta_rule(*given[:3], gv=q)
+    with pytest.raises(ValueError, match=r"gk has shape \[1, 9, 1\], expected 4 axes"):
+        recurrent.fused_recurrent_gated_delta_rule(*given[:3], gk=given[3])
+    gates = torch.zeros(1, 9, 1, 4)
+    for name, value in {"cp_context": object(), "use_graph": True, "return_intermediate_states": True, "head_first": 1}.items():
+        with pytest.raises(ValueError, match=f"chunk_kda: the argument {name} is not supported"):
+            recurrent.chunk_kda(*given[:3], gates, given[4], **{name: value})
+    with pytest.raises(ValueError, match=r"chunk_kda: g has shape \[1, 9, 1\], expected 4 axes"):
+        recurrent.chunk_kda(*given)
+    with pytest.raises(ValueError, match="needs A_log or lower_bound"):
+        recurrent.fused_recurrent_kda(*given[:3], gates, given[4], use_gate_in_kernel=True)
+    with pytest.raises(ValueError, match="safe_gate=True needs -5 ≤ lower_bound < 0, got -6"):
+        recurrent.chunk_kda(*given[:3], gates, given[4], use_gate_in_kernel=True, safe_gate=True, lower_bound=-6)
+    with pytest.raises(ValueError, match=r"chunk_gla: g has shape \[1, 9, 1\], expected 4 axes"):
+        recurrent.chunk_gla(*given[:4])
+    with pytest.raises(ValueError, match="fused_recurrent_gla: the argument gv is not supported"):
+        recurrent.fused_recurrent_gla(*given[:3], gv=gates)
     with pytest.raises(ValueError, match="the argument reverse is not supported"):
         recurrent.fused_recurrent_simple_gla(*given[:3], reverse=True)
     with pytest.raises(ValueError, match="needs use_beta_sigmoid_in_kernel=True"):
@@ -500,6 +611,13 @@ POSITIONS = {
     "use_beta_sigmoid_in_kernel allow_neg_eigval state_v_first cu_seqlens cu_seqlens_cpu chunk_indices cp_context",
     "fused_recurrent_gated_delta_rule": "q k v g gk gv beta scale initial_state output_final_state use_qk_l2norm_in_kernel "
     "use_gate_in_kernel A_log dt_bias use_beta_sigmoid_in_kernel allow_neg_eigval state_v_first cu_seqlens",
+    "chunk_kda": "q k v g beta scale initial_state output_final_state use_qk_l2norm_in_kernel use_gate_in_kernel "
+    "use_beta_sigmoid_in_kernel allow_neg_eigval safe_gate lower_bound disable_recompute return_intermediate_states "
+    "state_v_first cu_seqlens cu_seqlens_cpu cp_context use_graph max_num_seqs",
+    "fused_recurrent_kda": "q k v g beta A_log dt_bias scale initial_state output_final_state use_qk_l2norm_in_kernel "
+    "use_gate_in_kernel use_beta_sigmoid_in_kernel allow_neg_eigval lower_bound state_v_first cu_seqlens",
+    "chunk_gla": "q k v g scale initial_state output_final_state state_v_first cu_seqlens cu_seqlens_cpu",
+    "fused_recurrent_gla": "q k v gk gv scale initial_state output_final_state reverse state_v_first cu_seqlens",
     "chunk_simple_gla": "q k v g g_gamma scale initial_state output_final_state state_v_first cu_seqlens cu_seqlens_cpu",
     "fused_recurrent_simple_gla": "q k v g g_gamma scale initial_state output_final_state reverse state_v_first cu_seqlens",
     "chunk_retention": "q k v scale initial_state output_final_state cu_seqlens",

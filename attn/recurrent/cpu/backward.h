@@ -64,7 +64,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     differentiate_updates(ds);
     differentiate_pairs();
     times_state(b_.grad_output, s, Moment::read, b_.grad_q);
-    times_state(b_.u, ds, Moment::written, b_.grad_written);
+    times_state(b_.u, ds, Moment::written, kFeatures ? b_.grad_stored : b_.grad_written);
     if constexpr (kDelta) {
       times_state(b_.grad_target, s, Moment::read, b_.grad_k);
       if (p_.beta) write_grad_beta(first, count);
@@ -74,15 +74,18 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     }
     // The gradient of the last sum of decays through the state after the chunk.
     float through_state = 0;
-    if constexpr (kFeatures) {
-      differentiate_state_decays(s, ds);
-    } else if (p_.g) {
+    if (p_.g && !kFeatures) {
       through_state = kept_ * dot<V>(s, ds, state_size(p_));
       for (int64_t i = 0; i < kChunkRows; ++i) through_state += dot_of(b_.k, b_.grad_written, i);
     }
     add_pairs();
-    if constexpr (kFeatures) write_feature_grad_g(first, count);
-    else if (p_.g) write_grad_g(first, count, through_state);
+    if constexpr (kFeatures) {
+      write_feature_grad_g(first, count, s, ds);
+      add_rows(b_.grad_stored, b_.grad_written);
+      add_pairs_with_themselves();
+    } else if (p_.g) {
+      write_grad_g(first, count, through_state);
+    }
     write_grad_values(first, count);
     if constexpr (kDelta) add_rows(b_.grad_k, b_.grad_written);
     write_gradient(p_.grad_q, first, count, b_.q, b_.inverse_q, b_.grad_q);
@@ -116,8 +119,8 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     }
   }
 
-  // grad_qk = ∂N_ij e_ij and grad_kk = β_i ∂A_ij e_ij at [j][i], zero for pairs that do not count. Without e_ij if it is a
-  // vector.
+  // grad_qk = ∂N_ij e_ij and grad_kk = β_i ∂A_ij e_ij at [j][i], zero for pairs that do not count. With kFeatures e_ij
+  // is left out, because it is a vector, and the pairs of a position with itself go to grad_itself.
   void differentiate_pairs() {
     transpose<V>(b_.grad_output, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
     scores_of<V>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_qk);
@@ -125,13 +128,14 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       transpose<V>(b_.grad_target, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
       scores_of<V>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_kk);
     }
+    for (int i = 0; kFeatures && i < kChunkRows; ++i) b_.grad_itself[i] = b_.grad_qk[i * kChunkRows + i];
     for (int j = 0; j < kChunkRows; ++j)
       for (int c = 0; c < kChunkRows; c += V::kLanes) {
         const int64_t at = j * kChunkRows + c;
         const bool counts = c + V::kLanes > j;
         const auto lanes_from = [&](int64_t lane) { return V::from(lane < 0 ? 0 : lane > V::kLanes ? V::kLanes : lane); };
         const auto decays = !counts ? V::zero() : kFeatures ? V::all(1) : V::load(b_.decays + at);
-        V::store(b_.grad_qk + at, V::keep(V::mul(V::load(b_.grad_qk + at), decays), lanes_from(j - c)));
+        V::store(b_.grad_qk + at, V::keep(V::mul(V::load(b_.grad_qk + at), decays), lanes_from(kFeatures ? j - c + 1 : j - c)));
         if constexpr (kDelta) {
           // Before this it holds ∂w_i·u_j, which is −∂A_ij; grad β needs it.
           const auto plain = V::keep(V::mul(V::load(b_.grad_kk + at), V::sub(V::zero(), decays)), lanes_from(j - c + 1));
@@ -165,7 +169,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     }
   }
 
-  // Adds what the pairs contribute to the gradients of q and k.
+  // Adds what the pairs contribute to the gradients of q and k. With kFeatures, sets grad_written to it.
   void add_pairs() {
     if constexpr (kFeatures) return add_feature_pairs();
     product<V, true>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_q, b_.keys);
@@ -179,8 +183,8 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
   void add_feature_pairs() {
     const float* const of_keys = kDelta ? b_.grad_kk : nullptr;
     if (!features_.moderate()) {
-      features_.add_read_one_by_one(b_.grad_qk, b_.grad_q, of_keys, b_.grad_k);
-      return features_.add_written_one_by_one(b_.grad_qk, of_keys, b_.grad_written);
+      features_.read_one_by_one(b_.grad_qk, b_.grad_q, of_keys, b_.grad_k);
+      return features_.write_one_by_one(b_.grad_qk, of_keys, b_.grad_written);
     }
     const auto keys = b_.keys;
     product<V, false>(b_.grad_qk, 1, kChunkRows, b_.written_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
@@ -188,10 +192,17 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     product<V, false>(b_.grad_qk, kChunkRows, 1, b_.read_q, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
     if constexpr (kDelta)
       product<V, true>(b_.grad_kk, kChunkRows, 1, b_.read_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
-    add_multiplied(b_.products, b_.e_written, b_.grad_written);
+    features_.multiply(b_.products, b_.e_written, b_.grad_written);
     if constexpr (kDelta) {
       product<V, false>(b_.grad_kk, 1, kChunkRows, b_.written_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
       add_multiplied(b_.products, b_.e_read, b_.grad_k);
+    }
+  }
+
+  void add_pairs_with_themselves() {
+    for (int64_t i = 0; i < kChunkRows; ++i) {
+      add_row<V>(b_.k + i * b_.keys, b_.keys, b_.grad_itself[i], b_.grad_q + i * b_.keys);
+      add_row<V>(b_.q + i * b_.keys, b_.keys, b_.grad_itself[i], b_.grad_written + i * b_.keys);
     }
   }
 
@@ -201,23 +212,22 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       V::store(to + at, V::fma(V::load(x + at), V::load(factors + at), V::load(to + at)));
   }
 
-  // grad_state_decay: for each feature, the gradient of its last sum of decays through the state after the chunk.
-  void differentiate_state_decays(const float* s, const float* ds) {
+  // As write_grad_g() for a vector of features at a time, but with few terms that cancel each other, because the gradient of a
+  // strong decay is much smaller than they are. What position l adds to the state after the chunk has decayed by g_i if l < i. Of
+  // pairs of positions, those decay by g_i that have i between them, and the other pairs cancel; those of a position with itself
+  // have no decay and are not in the gradients yet.
+  void write_feature_grad_g(int64_t first, int64_t count, const float* s, const float* ds) {
     for (int64_t d = 0; d < b_.keys; ++d)
-      b_.grad_state_decay[d] = b_.e_kept[d] * dot<V>(s + d * b_.values, ds + d * b_.values, b_.values);
-    for (int64_t c = 0; c < b_.keys; c += V::kLanes) {
-      auto sum = V::load(b_.grad_state_decay + c);
-      for (int64_t at = c; at < kChunkRows * b_.keys; at += b_.keys)
-        sum = V::fma(V::load(b_.k + at), V::load(b_.grad_written + at), sum);
-      V::store(b_.grad_state_decay + c, sum);
-    }
-  }
-
-  // As write_grad_g(), of which each feature is a lane.
-  void write_feature_grad_g(int64_t first, int64_t count) {
+      b_.grad_kept[d] = b_.e_kept[d] * dot<V>(s + d * b_.values, ds + d * b_.values, b_.values);
     const RowStore<V, float> to({p_.grad_g, p_.grad_g_stride}, first, count, p_.key_dim, -2 * kChunkRows);
     for (int64_t c = 0; c < b_.keys; c += V::kLanes) {
-      auto sum = V::load(b_.grad_state_decay + c);
+      typename V::F through_state[kChunkRows];
+      auto sum = V::load(b_.grad_kept + c);
+      for (int64_t i = 0, at = c; i < kChunkRows; ++i, at += b_.keys) {
+        through_state[i] = sum;
+        sum = V::fma(V::load(b_.k + at), V::load(b_.grad_stored + at), sum);
+      }
+      sum = V::zero();
       for (int64_t i = kChunkRows; i-- > 0;) {
         const int64_t at = i * b_.keys + c;
         auto written = V::load(b_.grad_written + at);
@@ -225,7 +235,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
         sum = V::fma(V::load(b_.q + at), V::load(b_.grad_q + at), sum);
         sum = V::sub(sum, V::mul(V::load(b_.k + at), written));
         sum = features_.zero_if_cleared(i, c, sum);
-        to(i, c, sum);
+        to(i, c, features_.zero_if_cleared(i, c, V::add(sum, through_state[i])));
       }
     }
   }

@@ -96,35 +96,35 @@ class FeatureDecays {
     }
   }
 
-  // grad_read[i] += Σ_j grad_pairs_ij · e_ij · k_j, over the pairs that are not zero: j ≤ i, or j < i for pairs of k. Those of
-  // key j and position i are at [j][i].
-  void add_read_one_by_one(const float* grad_qk, float* grad_q, const float* grad_kk, float* grad_k) const {
+  // grad_q[i] += Σ_j grad_qk_ij · e_ij · k_j, and the same of grad_kk and grad_k unless they are null, over the positions j < i.
+  // The number of i and j is at [j][i].
+  void read_one_by_one(const float* grad_qk, float* grad_q, const float* grad_kk, float* grad_k) const {
     copy(b_.k, b_.moving_k);
     for (int64_t i = 0; i < kChunkRows; ++i) {
       const float* const e = b_.feature_g + i * b_.keys;
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < i; ++j) {
         float* const moving = b_.moving_k + j * b_.keys;
-        if (j < i)
-          for (int64_t c = 0; c < b_.keys; c += V::kLanes) V::store(moving + c, V::mul(V::load(moving + c), V::load(e + c)));
+        for (int64_t c = 0; c < b_.keys; c += V::kLanes) V::store(moving + c, V::mul(V::load(moving + c), V::load(e + c)));
         add_row<V>(moving, b_.keys, grad_qk[j * kChunkRows + i], grad_q + i * b_.keys);
-        if (grad_kk && j < i) add_row<V>(moving, b_.keys, grad_kk[j * kChunkRows + i], grad_k + i * b_.keys);
+        if (grad_kk) add_row<V>(moving, b_.keys, grad_kk[j * kChunkRows + i], grad_k + i * b_.keys);
       }
     }
   }
-  // grad_written[j] += Σ_i grad_qk_ij · e_ij · q_i + Σ_i grad_kk_ij · e_ij · k_i, over the same pairs.
-  void add_written_one_by_one(const float* grad_qk, const float* grad_kk, float* grad_written) const {
+  // grad_written[j] = Σ_i grad_qk_ij · e_ij · q_i + Σ_i grad_kk_ij · e_ij · k_i, over the positions i > j.
+  void write_one_by_one(const float* grad_qk, const float* grad_kk, float* grad_written) const {
     copy(b_.q, b_.moving_q), copy(b_.k, b_.moving_k);
     for (int64_t j = kChunkRows; j-- > 0;) {
       float* const to = grad_written + j * b_.keys;
-      const float* const e = b_.feature_g + (j + 1) * b_.keys;  // not read for the last position
-      for (int64_t i = j; i < kChunkRows; ++i) {
+      for (int64_t c = 0; c < b_.keys; c += V::kLanes) V::store(to + c, V::zero());
+      for (int64_t i = j + 1; i < kChunkRows; ++i) {
+        const float* const e = b_.feature_g + (j + 1) * b_.keys;
         float *const q = b_.moving_q + i * b_.keys, *const k = b_.moving_k + i * b_.keys;
-        for (int64_t c = 0; i > j && c < b_.keys; c += V::kLanes) {
+        for (int64_t c = 0; c < b_.keys; c += V::kLanes) {
           V::store(q + c, V::mul(V::load(q + c), V::load(e + c)));
           if (grad_kk) V::store(k + c, V::mul(V::load(k + c), V::load(e + c)));
         }
         add_row<V>(q, b_.keys, grad_qk[j * kChunkRows + i], to);
-        if (grad_kk && i > j) add_row<V>(k, b_.keys, grad_kk[j * kChunkRows + i], to);
+        if (grad_kk) add_row<V>(k, b_.keys, grad_kk[j * kChunkRows + i], to);
       }
     }
   }

@@ -35,8 +35,12 @@ struct RecurrentScratch {
   float* left_v;                              // [values][16]
   float *grad_q, *grad_k, *grad_written;      // [16][keys]: of q, of k where the state is read, and of k where it is written
   float *grad_qk, *grad_kk;                   // [16][16]: of pairs of q and k, and of pairs of k
-  float* grad_state_decay;                    // [keys]: of the sum of a feature's decays, through the state after the chunk
   float* states;                              // [kCheckpoint / 16][state]: before each chunk between two checkpoints
+
+  // For both only; null otherwise.
+  float* grad_stored;  // [16][keys]: of k where it is written, through the state after the chunk
+  float* grad_kept;    // [keys]: of e_kept, times e_kept
+  float* grad_itself;  // [16]: of pairs of q and k of the same position
 
   RecurrentScratch(const RecurrentHeadParams& p, bool backward, ScratchCutter& cut)
       : keys(padded(p.key_dim)), values(padded(p.value_dim)) {
@@ -54,7 +58,9 @@ struct RecurrentScratch {
     const int64_t rows = backward ? kChunkRows : 0;
     take(rows * values, grad_output, grad_u, grad_target, left_v);
     take(rows * keys, grad_q, grad_k, grad_written);
-    grad_state_decay = cut.take(backward ? features : 0);
+    take(backward ? kChunkRows * features : 0, grad_stored);
+    take(backward ? features : 0, grad_kept);
+    take(backward && features > 0 ? kChunkRows : 0, grad_itself);
     take(rows * kChunkRows, grad_qk, grad_kk);
     states = cut.take(rows > 0 ? kCheckpoint / kChunkRows * state_size(p) : 0);
   }
