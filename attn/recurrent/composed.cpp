@@ -18,7 +18,8 @@ namespace {
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
-constexpr int64_t kComposedPositions = 64;  // positions
+// How many positions a chunk has. With a decay for each feature, one has as many numbers for each pair of positions.
+constexpr int64_t kComposedPositions = 64, kComposedFeaturePositions = 16;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 Tensor used_rows(const Tensor& x, bool normalize, at::ScalarType dtype) {
@@ -27,40 +28,51 @@ Tensor used_rows(const Tensor& x, bool normalize, at::ScalarType dtype) {
 }
 
 // The decays of a chunk, zero between segments, which begin where g clears the state: from the beginning of the chunk to each
-// position [B,W,C,1], from each position to the end [B,W,C,1], and from position j to position i ≥ j [B,W,C,C].
+// position [B,W,C,F], from each position to the end [B,W,C,F], and from position j to position i ≥ j [B,W,C,C,F]. F is 1, or K
+// with a decay for each feature.
 struct ChunkDecays {
   Tensor from_begin, to_end, pairs;
 };
+// From g [B,W,C,F].
 ChunkDecays decays_of(const Tensor& g) {
   const auto clears = g.isneginf();
   const auto sums = g.masked_fill(clears, 0).cumsum(2);
   const auto segments = clears.cumsum(2);
   const auto last = [](const Tensor& x) { return x.narrow(2, x.size(2) - 1, 1); };
   const auto differences = sums.unsqueeze(3) - sums.unsqueeze(2);
-  const auto hidden = (segments.unsqueeze(3) != segments.unsqueeze(2)).logical_or(at::ones_like(differences, at::kBool).triu(1));
-  return {sums.masked_fill(segments > 0, kMinusInfinity).exp().unsqueeze(3),
-          (last(sums) - sums).masked_fill(segments != last(segments), kMinusInfinity).exp().unsqueeze(3),
+  const auto later = at::ones({g.size(2), g.size(2)}, g.options().dtype(at::kBool)).triu(1).unsqueeze(2);
+  const auto hidden = (segments.unsqueeze(3) != segments.unsqueeze(2)).logical_or(later);
+  return {sums.masked_fill(segments > 0, kMinusInfinity).exp(),
+          (last(sums) - sums).masked_fill(segments != last(segments), kMinusInfinity).exp(),
           differences.masked_fill(hidden, kMinusInfinity).exp()};
+}
+
+// The products of rows i of x and j of y [B,W,C,K], decayed from j to i: [B,W,C,C].
+Tensor decayed_scores(const Tensor& x, const Tensor& y, const Tensor& pairs) {
+  if (pairs.size(4) == 1) return at::matmul(x, y.transpose(2, 3)) * pairs.squeeze(4);
+  return (x.unsqueeze(3) * y.unsqueeze(2) * pairs).sum(4);
 }
 
 // The outputs of one sequence; `state` [B,W,K,V] changes from the state before it to that after it.
 Tensor run_sequence(const RecurrentArguments& a, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
                     const Tensor& beta, Tensor& state) {
   std::vector<Tensor> outputs;
-  for (int64_t begin = 0; begin < q.size(2); begin += kComposedPositions) {
-    const auto part = [&](const Tensor& x) { return x.narrow(2, begin, std::min(kComposedPositions, x.size(2) - begin)); };
+  const auto positions = a.has_feature_gates() ? kComposedFeaturePositions : kComposedPositions;
+  for (int64_t begin = 0; begin < q.size(2); begin += positions) {
+    const auto part = [&](const Tensor& x) { return x.narrow(2, begin, std::min(positions, x.size(2) - begin)); };
     const auto keys = part(k), queries = part(q), step = part(beta).unsqueeze(3);
     const auto e = decays_of(part(g));
     auto u = part(v);
     if (a.delta) {
-      const auto system = (at::matmul(keys, keys.transpose(2, 3)) * e.pairs * step).tril(-1);
+      const auto system = (decayed_scores(keys, keys, e.pairs) * step).tril(-1);
       u = at::linalg_solve_triangular(system + at::eye(system.size(3), system.options()),
                                       step * (u - at::matmul(keys * e.from_begin, state)), /*upper=*/false, /*left=*/true,
                                       /*unitriangular=*/true);
     }
-    const auto pairs = at::matmul(queries, keys.transpose(2, 3)) * e.pairs;
+    const auto pairs = decayed_scores(queries, keys, e.pairs);
     outputs.push_back(at::matmul(queries * e.from_begin, state) + at::matmul(pairs, u));
-    state = e.from_begin.narrow(2, keys.size(2) - 1, 1) * state + at::matmul((keys * e.to_end).transpose(2, 3), u);
+    const auto kept = e.from_begin.narrow(2, keys.size(2) - 1, 1).transpose(2, 3);
+    state = kept * state + at::matmul((keys * e.to_end).transpose(2, 3), u);
   }
   return outputs.empty() ? at::zeros_like(v) : at::cat(outputs, 2);
 }
@@ -75,8 +87,9 @@ RecurrentResults composed_recurrent_forward(const RecurrentArguments& a) {
   const auto v = a.v.to(dtype);
   const auto options = v.options();
   const std::vector<int64_t> gates{v.size(0), v.size(1), v.size(2)};
-  const auto g = a.g ? *a.g : at::zeros({1}, options).expand(gates),
-             beta = a.beta ? *a.beta : at::ones({1}, options).expand(gates);
+  const auto of_head = a.g ? *a.g : at::zeros({1}, options).expand(gates);
+  const auto g = a.has_feature_gates() ? of_head : of_head.unsqueeze(3);
+  const auto beta = a.beta ? *a.beta : at::ones({1}, options).expand(gates);
   auto borders = std::vector<int64_t>{0, q.size(2)};
   if (a.cu_seqlens) {
     const auto on_cpu = a.cu_seqlens->cpu().contiguous();
@@ -133,15 +146,18 @@ RecurrentGradients composed_recurrent_backward(const RecurrentArguments& a, cons
 }
 
 // The numbers of copies that exist at once were counted on the code above.
-double composed_recurrent_bytes(const Problem& p, bool delta, bool normalize, bool backward) {
+double composed_recurrent_bytes(const Problem& p, bool delta, bool normalize, bool feature_gates, bool backward) {
   const auto number = double(c10::elementSize(accumulator_dtype(p.dtype)));
   const double heads = double(p.batch) * double(p.value_head_count()), length = double(p.query_len);
-  const double keys = double(p.head_dim), values = double(p.value_dim), pairs = double(std::min(p.query_len, kComposedPositions));
+  const double keys = double(p.head_dim), values = double(p.value_dim),
+               pairs = double(std::min(p.query_len, feature_gates ? kComposedFeaturePositions : kComposedPositions));
   const double widened = p.element_bytes() < number ? values : 0;
   const double rows = (normalize ? 3 : 2) * keys + values + widened;
   const double recorded = backward ? (delta ? 6 : 4) * pairs + (delta ? 6 : 4) * keys + (delta ? 4 : 3) * values : 0;
   const double state = keys * values * (backward ? 3 * length / pairs : 2);
-  return number * heads * ((rows + recorded) * length + state + 4 * pairs * pairs);
+  // Numbers of pairs for each feature: their decays, and products of rows.
+  const double of_features = feature_gates ? pairs * keys * (backward ? (delta ? 4 : 2) * length : 4 * pairs) : 0;
+  return number * heads * ((rows + recorded) * length + state + 4 * pairs * pairs + of_features);
 }
 
 }  // namespace attn

@@ -5,8 +5,8 @@
 
 namespace attn {
 
-// As RecurrentImplementation::forward() without checkpoints, in chunks of 64 positions. The operations are recorded if gradients
-// are enabled.
+// As RecurrentImplementation::forward() without checkpoints, in chunks of 64 positions, or of 16 if each feature of the keys has
+// a decay. The operations are recorded if gradients are enabled.
 RecurrentResults composed_recurrent_forward(const RecurrentArguments& arguments);
 
 // As RecurrentImplementation::backward(). Computes the forward pass again.
@@ -14,6 +14,6 @@ RecurrentGradients composed_recurrent_backward(const RecurrentArguments& argumen
                                                const at::Tensor& grad_final_state);
 
 // As RecurrentImplementation::working_bytes().
-double composed_recurrent_bytes(const Problem& problem, bool delta, bool normalize, bool backward);
+double composed_recurrent_bytes(const Problem& problem, bool delta, bool normalize, bool feature_gates, bool backward);
 
 }  // namespace attn

@@ -22,6 +22,9 @@ struct RecurrentArguments {
   bool delta = true;
   double scale = 1;
   bool normalize = false;
+
+  // Whether g is [B,W,T,K], with a decay for each feature of the keys.
+  bool has_feature_gates() const { return g && g->dim() == 4; }
 };
 
 // What the forward pass computes. `checkpoints` holds what the backward pass needs if gradients are computed; its sizes are those
@@ -54,8 +57,9 @@ class RecurrentImplementation {
   virtual std::unique_ptr<BoundStep> bind_step(const RecurrentArguments& token, const at::Tensor& output, const at::Tensor& state,
                                                int64_t workers) const = 0;
 
-  // How many bytes the computation needs beside arguments and results, for predictions of memory.
-  virtual double working_bytes(const Problem& problem, bool backward) const = 0;
+  // How many bytes the computation needs beside arguments and results, for predictions of memory. `feature_gates` is that of the
+  // arguments.
+  virtual double working_bytes(const Problem& problem, bool feature_gates, bool backward) const = 0;
 };
 
 // How many sequences the arguments hold: the batch entries, or those that cu_seqlens packs into one.

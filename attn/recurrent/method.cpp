@@ -42,6 +42,7 @@ Capabilities RecurrentMethod::capabilities() const {
   can.decoding = can.prefill_continues = true;
   if (implementation_name_ == kComposedImplementation) can.nan_reaches_its_rows_only = false;
   if (rule_.reads_g) can.inputs.push_back(find_input("g"));
+  if (rule_.feature_gates) can.inputs.back().shape = "BWLD";
   if (rule_.reads_beta) can.inputs.push_back(find_input("beta"));
   return can;
 }
@@ -144,8 +145,9 @@ Cost RecurrentMethod::cost(const Problem& p, Protocol protocol) const {
   const double state = state_bytes(p, 0);
   if (decodes) return {product * (rule_.delta ? 3 : 2), read + written + 2 * state, read + written + state};
   const auto* implementation = implementation_for(p, backward);
-  const double working = implementation ? implementation->working_bytes(p, backward)
-                                        : composed_recurrent_bytes(p, rule_.delta, rule_.normalize, backward);
+  const double working = implementation
+                             ? implementation->working_bytes(p, rule_.feature_gates, backward)
+                             : composed_recurrent_bytes(p, rule_.delta, rule_.normalize, rule_.feature_gates, backward);
   const double steps = rule_.delta ? (backward ? 13 : 3) : (backward ? 9 : 2);
   return {.flops = product * steps,
           .min_bytes = backward ? 3 * read + 2 * written : read + written,
@@ -173,17 +175,25 @@ MethodEntry recurrent_entry(const char* name, const char* description, Recurrent
           [rule](const Options& options) { return std::make_shared<RecurrentMethod>(rule, options.text("implementation")); }};
 }
 
+MethodEntry composed_entry(const char* name, const char* description, RecurrentRule rule) {
+  return {name,   description,
+          "O(N)", "O(N)",
+          {},     [rule](const Options&) { return std::make_shared<RecurrentMethod>(rule, kComposedImplementation); }};
+}
+
 constexpr RecurrentRule kGatedDelta{.delta = true, .reads_g = true, .reads_beta = true, .normalize = true};
+constexpr RecurrentRule kKimiDelta{.delta = true, .reads_g = true, .feature_gates = true, .reads_beta = true, .normalize = true};
 
 const RegisterMethod gated_delta{
     recurrent_entry("gated-delta", "the gated delta rule (Gated DeltaNet), with keys of length 1", kGatedDelta)};
 const RegisterMethod gated_delta_composed{
-    {"gated-delta-composed",
-     "the gated delta rule, composed of ATen operations in chunks",
-     "O(N)",
-     "O(N)",
-     {},
-     [](const Options&) { return std::make_shared<RecurrentMethod>(kGatedDelta, kComposedImplementation); }}};
+    composed_entry("gated-delta-composed", "the gated delta rule, composed of ATen operations in chunks", kGatedDelta)};
+const RegisterMethod kda{recurrent_entry(
+    "kda", "the delta rule with a decay for each feature of the keys (Kimi Delta Attention), with keys of length 1", kKimiDelta)};
+const RegisterMethod kda_composed{
+    composed_entry("kda-composed", "Kimi Delta Attention, composed of ATen operations in chunks", kKimiDelta)};
+const RegisterMethod gla{recurrent_entry("gla", "linear attention with a decay for each feature of the keys (GLA)",
+                                         {.reads_g = true, .feature_gates = true})};
 const RegisterMethod delta{recurrent_entry("delta", "the delta rule (DeltaNet), with keys of length 1",
                                            {.delta = true, .reads_beta = true, .normalize = true})};
 const RegisterMethod simple_gla{

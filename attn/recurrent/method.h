@@ -1,4 +1,5 @@
-// RecurrentMethod, the base class of the methods of recurrent attention: gated-delta, delta, simple-gla, retnet and lightning.
+// RecurrentMethod, the base class of the methods of recurrent attention: gated-delta, delta, kda, gla, simple-gla, retnet and
+// lightning.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,9 @@ namespace attn {
 
 // What distinguishes the methods.
 struct RecurrentRule {
-  bool delta = false;    // the rule of the update, see attn/recurrent/recurrent_attention.h
-  bool reads_g = false;  // whether the decays are an input
+  bool delta = false;          // the rule of the update, see attn/recurrent/recurrent_attention.h
+  bool reads_g = false;        // whether the decays are an input
+  bool feature_gates = false;  // whether it has a decay for each feature of the keys
   bool reads_beta = false;
   bool normalize = false;  // whether q and k are divided by their lengths
   // The logarithm of the decay of head `head` of `heads` where decays are constant; null where they are not.

@@ -99,7 +99,11 @@ void check_call(const char* prefix, const RecurrentCallArguments& a) {
   TORCH_CHECK_VALUE(heads >= 1 && value_heads % heads == 0, prefix, "v has heads ", value_heads,
                     ", expected a multiple of those of q, ", heads);
   const auto state_dtype = accumulator_dtype(a.q.scalar_type());
-  if (a.g) checks.check("g", *a.g, "BWL", state_dtype);
+  if (a.g) {
+    TORCH_CHECK_VALUE(!a.g->defined() || a.g->dim() == 3 || a.g->dim() == 4, prefix, "g has shape ", a.g->sym_sizes(),
+                      ", expected [batch, heads, length] or, with a decay for each feature, [batch, heads, length, dim]");
+    checks.check("g", *a.g, a.g->defined() && a.g->dim() == 4 ? "BWLD" : "BWL", state_dtype);
+  }
   if (a.beta) checks.check("beta", *a.beta, "BWL", state_dtype);
   for (const auto& [name, dim] : {std::pair{"q", a.q.size(3)}, {"v", a.v.size(3)}})
     TORCH_CHECK_VALUE(dim >= 1, prefix, name, " has dim 0, expected at least 1");
@@ -194,8 +198,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Recurr
   auto all = implementation ? implementation->backward(arguments, a.checkpoints, grad_output, grad_final_state)
                             : composed_recurrent_backward(arguments, grad_output, grad_final_state);
   const auto given = [&](const Tensor& x) { return x.defined() ? x.contiguous() : at::empty({0}, a.q.options()); };
-  return {in_layout_of(a.q, all.q), in_layout_of(a.k, all.k), in_layout_of(a.v, all.v), given(all.g),
-          given(all.beta),          given(all.initial_state)};
+  auto grad_g = arguments.has_feature_gates() ? in_layout_of(*a.g, all.g) : given(all.g);
+  return {in_layout_of(a.q, all.q), in_layout_of(a.k, all.k), in_layout_of(a.v, all.v),
+          std::move(grad_g),        given(all.beta),          given(all.initial_state)};
 }
 
 std::tuple<Tensor> step(const RecurrentStepArguments& a) {
@@ -232,7 +237,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward_meta(const R
   const auto given = [&](const std::optional<Tensor>& x) {
     return x ? at::empty_symint(x->sym_sizes(), x->options()) : at::empty({0}, a.q.options());
   };
-  return {like(a.q), like(a.k), like(a.v), given(a.g), given(a.beta), given(a.initial_state)};
+  auto grad_g = arguments_of(a).has_feature_gates() ? like(*a.g) : given(a.g);
+  return {like(a.q), like(a.k), like(a.v), std::move(grad_g), given(a.beta), given(a.initial_state)};
 }
 
 std::tuple<Tensor> step_meta(const RecurrentStepArguments& a) {

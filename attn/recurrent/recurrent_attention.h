@@ -4,11 +4,14 @@
 // The state S [K,V] of a head decays and grows with each position t, and the output is read from the new state:
 //   S ← e^(g_t) S,     S ← S + k_t u_tᵀ,     output_t = scale · Sᵀq_t
 // With the rule "add", u_t = v_t. With the rule "delta", u_t = β_t (v_t − Sᵀk_t): of what the state knows under k_t, the share
-// β_t is replaced by v_t. Models by their rule and gates:
+// β_t is replaced by v_t. g_t is a number for a head, or [K] with a decay for each feature of the keys, which is that of a row of
+// S: S ← diag(e^(g_t)) S. Models by their rule and gates:
 //   add, g constant for each head    RetNet (2307.08621), Lightning Attention (2405.17381)
 //   add, g of the inputs             Mamba-2's SSD (2405.21060), gated linear attention with one gate for a head
 //   delta                            DeltaNet (2406.06484)
+//   add, g of each feature           gated linear attention (2312.06635)
 //   delta, g of the inputs           Gated DeltaNet (2412.06464)
+//   delta, g of each feature         Kimi Delta Attention (2510.26692)
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,9 +23,9 @@
 namespace attn {
 
 struct RecurrentAttentionOptions {
-  // g and beta [B,W,T] in the accumulator dtype (float64 for float64, otherwise float32), of any strides. g is the natural
-  // logarithm of the decay, at most 0; −∞ clears the state, and its gradient is 0. Without g nothing decays; without beta it
-  // is 1.
+  // g [B,W,T] or [B,W,T,K], and beta [B,W,T], in the accumulator dtype (float64 for float64, otherwise float32), of any strides.
+  // g is the natural logarithm of the decay, at most 0; −∞ clears the state or a row of it, and its gradient is 0. Without g
+  // nothing decays; without beta it is 1.
   std::optional<at::Tensor> g = {}, beta = {};
   // The state before the first position, [B,W,K,V] in the accumulator dtype; zero without it.
   std::optional<at::Tensor> initial_state = {};

@@ -29,7 +29,7 @@ Tensor run(const Positions& p, bool delta, Tensor& state) {
     const auto row = [&](const Tensor& x) { return x.narrow(2, t, 1); };
     const auto gate = [&](const Tensor& x) { return x.narrow(2, t, 1).unsqueeze(3); };  // [B,H,1,1]
     // Nothing passes a decay of −∞, not even a gradient of the decay.
-    if (p.g.defined()) state = state * at::exp(gate(p.g));
+    if (p.g.defined()) state = state * at::exp(p.g.dim() == 4 ? row(p.g).transpose(2, 3) : gate(p.g));
     auto u = row(p.v);
     if (delta) u = u - at::matmul(row(p.k), state);
     if (p.beta.defined()) u = gate(p.beta) * u;

@@ -8,7 +8,8 @@ q and k are [B,T,H,K] and v is [B,T,HV,V]: batch, time, heads, features; HV is a
 head hv of v reads head hv // (HV/H) of q and k. `layout="bhtk"` is for [B,H,T,K] instead; no tensor
 is copied for either. The state S [K,V] of a head changes at each time: S ← e^g S, then S ← S + k uᵀ
 with u = v or, by the delta rule, u = β (v − Sᵀk); the output is scale · Sᵀq, where scale is K^-½
-unless it is given. g is the natural logarithm of the decay, at most 0; -inf clears the state.
+unless it is given. g is the natural logarithm of the decay, at most 0; -inf clears the state. In
+`chunk_kda` and `chunk_gla` each feature of the keys has a decay, which is that of a row of S.
 
 Every function but the last two, those of Mamba-2, returns (output, final state). The final state,
 float32 [N,HV,K,V], is None unless output_final_state=True; `initial_state` has its shape, and with
@@ -26,7 +27,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import silu
 
 from attnbench import _library
 from attnbench.convolution import causal_conv1d_fn as causal_conv1d_fn
@@ -92,6 +93,12 @@ def _attend(
     return heads_first(output), transposed(final) if output_final_state else None
 
 
+def _softplus(x: Tensor) -> Tensor:
+    # Not torch.nn.functional.softplus: compiled, its backward pass fails where the strides of its gradient are not those of its
+    # input (torch 2.11).
+    return torch.logaddexp(x, x.new_zeros(()))
+
+
 def _gated_delta_rule(
     function: str,
     q: Tensor,
@@ -104,6 +111,7 @@ def _gated_delta_rule(
     dt_bias: Tensor | None,
     use_sigmoid: bool,
     allow_neg_eigval: bool,
+    gk: Tensor | None = None,
     **options: Any,
 ) -> Result:
     """The gated delta rule with the gates that `chunk_gated_delta_rule` describes. `function` begins
@@ -114,8 +122,10 @@ def _gated_delta_rule(
         if A_log is None or g is None:
             raise ValueError(f"{function}: use_gate_in_kernel=True needs g and A_log")
         raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
-        # Not softplus: compiled, its backward pass fails where the strides of its gradient are not those of its input (torch 2.11).
-        g = -A_log.float().exp() * torch.logaddexp(raw, raw.new_zeros(()))
+        g = -A_log.float().exp() * _softplus(raw)
+    if gk is not None:
+        _feature_gates(function, "gk", gk)
+        g = gk.float() if g is None else g.float().unsqueeze(-1) + gk.float()
     if use_sigmoid and beta is not None:
         beta = beta.float().sigmoid() * (2 if allow_neg_eigval else 1)
     return _attend(q, k, v, g=g, beta=beta, rule="delta", **options)
@@ -188,12 +198,189 @@ def fused_recurrent_gated_delta_rule(
     implementation: str = "auto",
     **others: Any,
 ) -> Result:
-    """As `chunk_gated_delta_rule`; without g nothing decays, and without beta it is 1."""
+    """As `chunk_gated_delta_rule`; without g nothing decays, and without beta it is 1. gk [B,T,HV,K], the
+    logarithm of a decay for each feature of the keys, is added to g."""
     name = "fused_recurrent_gated_delta_rule"
-    _refuse(name, gk=gk, gv=gv, **others)
+    _refuse(name, gv=gv, **others)
     return _gated_delta_rule(
-        name, q, k, v, g, beta, use_gate_in_kernel, A_log, dt_bias, use_beta_sigmoid_in_kernel, allow_neg_eigval,
+        name, q, k, v, g, beta, use_gate_in_kernel, A_log, dt_bias, use_beta_sigmoid_in_kernel, allow_neg_eigval, gk,
         scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def _feature_gates(function: str, name: str, g: Tensor) -> Tensor:
+    """g, which must have a value for each feature of the keys."""
+    if g.dim() != 4:
+        raise ValueError(f"{function}: {name} has shape {list(g.shape)}, expected 4 axes, of which the last are the features")
+    return g
+
+
+def _kda_gate(
+    function: str,
+    g: Tensor,
+    use_gate: bool,
+    A_log: Tensor | None,
+    dt_bias: Tensor | None,
+    lower_bound: float | None,
+    layout: str,
+) -> Tensor:
+    """The decays of `chunk_kda`."""
+    _feature_gates(function, "g", g)
+    if not use_gate:
+        return g
+    if A_log is None and lower_bound is None:
+        raise ValueError(f"{function}: use_gate_in_kernel=True needs A_log or lower_bound")
+    heads = (-1,) if layout == "bthk" else (-1, 1)  # the axes before the features
+    raw = g.float() if dt_bias is None else g.float() + dt_bias.float().view(*heads, g.shape[-1])
+    rate = None if A_log is None else A_log.float().exp().view(*heads, 1)
+    if lower_bound is not None:
+        return lower_bound * (raw if rate is None else rate * raw).sigmoid()
+    assert rate is not None
+    return -rate * _softplus(raw)
+
+
+def chunk_kda(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    safe_gate: bool = False,
+    lower_bound: float | None = None,
+    disable_recompute: bool = False,
+    return_intermediate_states: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_cpu: Tensor | None = None,
+    cp_context: Any = None,
+    use_graph: bool = False,
+    max_num_seqs: int | None = None,
+    *,
+    A_log: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """Kimi Delta Attention (https://arxiv.org/abs/2510.26692): the delta rule with a decay for each
+    feature of the keys.
+
+    Args:
+        g: [B,T,HV,K]; with use_gate_in_kernel the decays are −exp(A_log)·softplus(g + dt_bias), or with
+            lower_bound lower_bound·sigmoid(exp(A_log)·(g + dt_bias)), where A_log=None leaves its factor
+            out.
+        beta: [B,T,HV]; with use_beta_sigmoid_in_kernel β is sigmoid(beta), doubled with
+            allow_neg_eigval.
+        use_qk_l2norm_in_kernel: whether q and k are divided by √(Σ x² + 1e-6) first.
+        safe_gate: needs a lower_bound from -5 to 0 beside use_gate_in_kernel, and changes nothing.
+        A_log, dt_bias: [HV] and [HV·K].
+    """
+    del disable_recompute, cu_seqlens_cpu, max_num_seqs
+    name = "chunk_kda"
+    _refuse(
+        name, cp_context=cp_context, use_graph=use_graph, return_intermediate_states=return_intermediate_states, **others
+    )
+    if safe_gate and use_gate_in_kernel and (lower_bound is None or not -5 <= lower_bound < 0):
+        raise ValueError(f"{name}: safe_gate=True needs -5 ≤ lower_bound < 0, got {lower_bound!r}")
+    g = _kda_gate(name, g, use_gate_in_kernel, A_log, dt_bias, lower_bound, layout)
+    return _gated_delta_rule(
+        name, q, k, v, None, beta, False, None, None, use_beta_sigmoid_in_kernel, allow_neg_eigval, g,
+        scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def fused_recurrent_kda(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    A_log: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    lower_bound: float | None = None,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """As `chunk_kda`."""
+    name = "fused_recurrent_kda"
+    _refuse(name, **others)
+    g = _kda_gate(name, g, use_gate_in_kernel, A_log, dt_bias, lower_bound, layout)
+    return _gated_delta_rule(
+        name, q, k, v, None, beta, False, None, None, use_beta_sigmoid_in_kernel, allow_neg_eigval, g,
+        scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def chunk_gla(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_cpu: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """Gated linear attention (https://arxiv.org/abs/2312.06635): g [B,T,HV,K] has a decay for each
+    feature of the keys."""
+    del cu_seqlens_cpu
+    _refuse("chunk_gla", **others)
+    return fused_recurrent_gla(
+        q, k, v, _feature_gates("chunk_gla", "g", g), None, scale, initial_state, output_final_state, False, state_v_first, cu_seqlens,
+        layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def fused_recurrent_gla(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gk: Tensor | None = None,
+    gv: Tensor | None = None,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reverse: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """As `chunk_gla`, with gk for its g; None for no decay."""
+    _refuse("fused_recurrent_gla", gv=gv, reverse=reverse, **others)
+    if gk is not None:
+        _feature_gates("fused_recurrent_gla", "gk", gk)
+    return _attend(
+        q, k, v, g=gk, rule="add", scale=scale, initial_state=initial_state, output_final_state=output_final_state,
         state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
     )  # fmt: skip
 
@@ -506,7 +693,7 @@ def mamba_chunk_scan_combined(
     varlen = return_varlen_states or None
     _refuse("mamba_chunk_scan_combined", seq_idx=seq_idx, cu_seqlens=cu_seqlens, return_varlen_states=varlen, **others)
     step = dt.float() if dt_bias is None else dt.float() + dt_bias.float()
-    step = (softplus(step) if dt_softplus else step).clamp(*dt_limit)
+    step = (_softplus(step) if dt_softplus else step).clamp(*dt_limit)
     output, states = _attend(
         C, B, (x * step.unsqueeze(-1)).to(x.dtype), g=step * A.float(), rule="add", scale=1.0, initial_state=initial_states,
         output_final_state=True, state_v_first=True, cu_seqlens=None, layout="bthk", implementation=implementation,

@@ -281,18 +281,16 @@ struct RecurrentHead {
   std::vector<E> q, k, v, grad_output, output, grad_q, grad_k, grad_v;
   std::vector<float> g, beta, grad_g, grad_beta, state, grad_state, step_state;
 
-  RecurrentHead(int64_t positions, int64_t keys, int64_t values, bool delta) : length(positions) {
+  RecurrentHead(int64_t positions, int64_t keys, int64_t values, bool delta, bool feature_gates) : length(positions) {
     params.key_dim = keys, params.value_dim = values, params.delta = params.normalizes = delta, params.scale = 0.25;
+    params.feature_gates = feature_gates;
     q = normal<E>(length * keys), k = normal<E>(length * keys), v = normal<E>(length * values);
     grad_output = normal<E>(length * values);
     output.resize(v.size()), grad_q.resize(q.size()), grad_k.resize(k.size()), grad_v.resize(v.size());
-    g = normal<float>(length), beta = normal<float>(length);
-    for (int64_t t = 0; t < length; ++t) {
-      const auto i = size_t(t);
-      g[i] = t % 11 == 10 ? -INFINITY : -std::abs(g[i]) / 4;
-      beta[i] = std::min(1.f, std::abs(beta[i]));
-    }
-    grad_g.resize(g.size()), grad_beta.resize(g.size());
+    g = normal<float>(length * (feature_gates ? keys : 1)), beta = normal<float>(length);
+    for (size_t i = 0; i < g.size(); ++i) g[i] = i % 11 == 10 && i % 997 < 300 ? -INFINITY : -std::abs(g[i]) / 4;
+    for (float& x : beta) x = std::min(1.f, std::abs(x));
+    grad_g.resize(g.size()), grad_beta.resize(beta.size());
     step_state = normal<float>(keys * values);
     state.resize(size_t(state_size(params))), grad_state.resize(state.size());
     for (auto* x : {&state, &grad_state}) {
@@ -306,7 +304,7 @@ struct RecurrentHead {
     p.q = {q.data(), p.key_dim}, p.k = {k.data(), p.key_dim}, p.v = {v.data(), p.value_dim};
     p.output = {output.data(), p.value_dim}, p.grad_output = {grad_output.data(), p.value_dim};
     p.grad_q = {grad_q.data(), p.key_dim}, p.grad_k = {grad_k.data(), p.key_dim}, p.grad_v = {grad_v.data(), p.value_dim};
-    p.g = g.data(), p.g_stride = 1, p.grad_g = grad_g.data();
+    p.g = g.data(), p.grad_g = grad_g.data(), p.g_stride = p.grad_g_stride = p.feature_gates ? p.key_dim : 1;
     if (p.delta) p.beta = beta.data(), p.beta_stride = 1, p.grad_beta = grad_beta.data();
     const auto numbers = [](int64_t count) { return std::vector<float>(size_t(count + kPadding)); };
     auto checkpoints = numbers((length / attn::kCheckpoint + 1) * state_size(p));
@@ -322,14 +320,15 @@ struct RecurrentHead {
 
 template <class E>
 void test_recurrent(ElementType type, double tolerance) {
-  for (const bool delta : {false, true}) {
+  for (const auto& [delta, feature_gates] : {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
     for (const int64_t length : {1, 15, 40, 300}) {
       for (const auto& [keys, values] : {std::pair<int64_t, int64_t>{5, 7}, {33, 17}, {64, 64}}) {
-        RecurrentHead<E> found(length, keys, values, delta);
+        RecurrentHead<E> found(length, keys, values, delta, feature_gates);
         auto expected = found;
         found.run(*recurrent_kernels_neon(type)), expected.run(*recurrent_kernels_portable(type));
         const auto what = "recurrent attention, rule " + std::string(delta ? "delta" : "add") +
-                          ", T = " + std::to_string(length) + ", K = " + std::to_string(keys) + ": ";
+                          (feature_gates ? ", decays of features" : "") + ", T = " + std::to_string(length) +
+                          ", K = " + std::to_string(keys) + ": ";
         expect_close(found.output, expected.output, tolerance, what + "output");
         expect_close(found.grad_q, expected.grad_q, tolerance, what + "gradient of q");
         expect_close(found.grad_k, expected.grad_k, tolerance, what + "gradient of k");

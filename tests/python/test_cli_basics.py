@@ -112,6 +112,7 @@ def test_list_methods_has_the_properties_of_each_method(attnbench):
     assert methods["linear"]["capabilities"]["causal"] is True
     assert methods["linear-einsum"]["capabilities"]["causal"] is False
     assert methods["gated-delta"]["capabilities"]["inputs"] == ["q", "k", "v", "g", "beta"]
+    assert methods["gla"]["capabilities"]["inputs"] == ["q", "k", "v", "g"]
     chunk = {option["name"]: option for option in methods["linear-chunked"]["options"]}["chunk"]
     assert chunk["type"] == "integer"
     assert isinstance(chunk["default"], int)

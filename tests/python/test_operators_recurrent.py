@@ -50,7 +50,7 @@ def by_definition(q, k, v, g=None, beta=None, state=None, *, rule="delta", scale
     rows = []
     for t in range(q.shape[2]):
         if g is not None:
-            state = state * g[:, :, t, None, None].exp()
+            state = state * (g[:, :, t, :, None] if g.dim() == 4 else g[:, :, t, None, None]).exp()
         u = v[:, :, t]
         if rule == "delta":
             u = u - (state * k[:, :, t, :, None]).sum(2)
@@ -62,7 +62,8 @@ def by_definition(q, k, v, g=None, beta=None, state=None, *, rule="delta", scale
 
 
 def example(shape, *, gates="gb", state=True, normalize=True, dtype=torch.float32, seed=0, extreme=False):
-    """Tensors of one call; `shape` is (batch, heads of q and k, heads of v, T, K, V)."""
+    """Tensors of one call; `shape` is (batch, heads of q and k, heads of v, T, K, V). `gates` names those
+    that are given: g of a head (g) or of each feature of the keys (f), and beta (b)."""
     generator = torch.Generator().manual_seed(seed)
     batch, heads, value_heads, length, keys, values = shape
     wide = torch.float64 if dtype == torch.float64 else torch.float32
@@ -77,14 +78,20 @@ def example(shape, *, gates="gb", state=True, normalize=True, dtype=torch.float3
     v[:, :, ::7] *= 5
     if not normalize:
         k = k / k.norm(dim=-1, keepdim=True)
-    g = -torch.nn.functional.softplus(normal(batch, value_heads, length)) / 4
+    g = -torch.nn.functional.softplus(normal(batch, value_heads, length, *([keys] if "f" in gates else []))) / 4
+    if "f" in gates:  # Features that keep, that forget slowly, and whose decays in 16 positions add up to less or more than 80.
+        g = g * torch.tensor([0.0, 1e-5, 1.0, 15.0, 30.0], dtype=torch.float64)[torch.arange(keys) * 5 // keys]
+        g[:, :, length // 2 :] /= 10
     beta = torch.sigmoid(normal(batch, value_heads, length))
     if extreme:
         choices = torch.tensor([0.0, -1e-6, -50.0, -float("inf"), -2.0], dtype=torch.float64)
         g = choices[torch.randint(5, g.shape, generator=generator)]
+        if "f" in gates:  # A position with an extreme decay in a single feature, in a chunk with moderate ones, too.
+            g[:, :, length // 2 :] = -0.25
+            g[:, :, length * 3 // 4, keys // 2] = choices[3]
         beta = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)[torch.randint(3, beta.shape, generator=generator)]
     given = [q.to(dtype), k.to(dtype), v.to(dtype)]
-    given.append(g.to(wide) if "g" in gates else None)
+    given.append(g.to(wide) if gates.strip("b") else None)
     given.append(beta.to(wide) if "b" in gates else None)
     given.append(normal(batch, value_heads, keys, values).to(wide) if state else None)
     return [None if x is None else x.requires_grad_() for x in given]
@@ -120,7 +127,10 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("extreme", [False, True])
-@pytest.mark.parametrize(("rule", "gates"), [("delta", "gb"), ("delta", "b"), ("delta", ""), ("add", "g"), ("add", "")])
+@pytest.mark.parametrize(
+    ("rule", "gates"),
+    [("delta", "gb"), ("delta", "fb"), ("delta", "f"), ("delta", "b"), ("delta", ""), ("add", "g"), ("add", "f"), ("add", "")],
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_kernels_agree_with_the_definition(kernels, shape, rule, gates, extreme):
     # With β = 2 the state keeps its length; rounding grows with the number of positions.
@@ -133,9 +143,9 @@ def test_kernels_agree_with_the_definition(kernels, shape, rule, gates, extreme)
         expect_close(found, expected, 2e-5)
 
 
-@pytest.mark.parametrize("rule", ["delta", "add"])
-def test_half_precision_agrees_with_the_definition(kernels, rule):
-    given = example((1, 2, 4, 100, 32, 48), gates="gb" if rule == "delta" else "g", dtype=torch.bfloat16)
+@pytest.mark.parametrize(("rule", "gates"), [("delta", "gb"), ("delta", "fb"), ("add", "g"), ("add", "f")])
+def test_half_precision_agrees_with_the_definition(kernels, rule, gates):
+    given = example((1, 2, 4, 100, 32, 48), gates=gates, dtype=torch.bfloat16)
     exact = [None if x is None else x.detach().double().requires_grad_() for x in given]
     expected = results(lambda *x: by_definition(*x, rule=rule, normalize=True), exact)
     for name in kernels:
@@ -147,7 +157,7 @@ def test_half_precision_agrees_with_the_definition(kernels, rule):
 
 
 @pytest.mark.parametrize("implementation", ["portable", "composed"])
-@pytest.mark.parametrize(("rule", "gates"), [("delta", "gb"), ("delta", ""), ("add", "g")])
+@pytest.mark.parametrize(("rule", "gates"), [("delta", "gb"), ("delta", "fb"), ("delta", ""), ("add", "g"), ("add", "f")])
 def test_gradcheck(rule, gates, implementation):
     given = example((1, 1, 2, 20, 3, 4), gates=gates, dtype=torch.float64)
     given[2] = given[2].detach().div(10).requires_grad_()
@@ -162,10 +172,11 @@ def test_gradcheck(rule, gates, implementation):
     assert torch.autograd.gradcheck(run, present, fast_mode=True)
 
 
-def test_packed_sequences_are_the_sequences_alone(kernels):
+@pytest.mark.parametrize("gates", ["gb", "fb"])
+def test_packed_sequences_are_the_sequences_alone(kernels, gates):
     lengths = [1, 16, 1, 300, 0, 33]
     borders = torch.tensor([0, *itertools.accumulate(lengths)])
-    q, k, v, g, beta, _ = example((1, 2, 4, sum(lengths), 16, 24), state=False)
+    q, k, v, g, beta, _ = example((1, 2, 4, sum(lengths), 16, 24), gates=gates, state=False)
     states = torch.randn(len(lengths), 4, 16, 24, generator=torch.Generator().manual_seed(2)).requires_grad_()
     for name in kernels:
         packed = results(
@@ -183,9 +194,10 @@ def test_packed_sequences_are_the_sequences_alone(kernels):
         expect_close(packed, results(alone, [q, k, v, g, beta, states]), 1e-5)
 
 
-def test_a_nan_reaches_no_row_before_it_and_no_other_head_sequence_or_column(kernels):
+@pytest.mark.parametrize("gates", ["gb", "fb"])
+def test_a_nan_reaches_no_row_before_it_and_no_other_head_sequence_or_column(kernels, gates):
     borders = torch.tensor([0, 40, 80])
-    clean = [x.detach() for x in example((1, 2, 2, 80, 16, 16), state=False)[:5]]
+    clean = [x.detach() for x in example((1, 2, 2, 80, 16, 16), gates=gates, state=False)[:5]]
     for name, place in itertools.product(kernels[:-1], range(5)):
         given = [x.clone() for x in clean]
         given[place][(0, 0, 21, 3)[: given[place].dim()]] = float("nan")
@@ -199,8 +211,9 @@ def test_a_nan_reaches_no_row_before_it_and_no_other_head_sequence_or_column(ker
             assert not wrong[..., [c for c in range(16) if c != 3]].any()
 
 
-def test_a_state_carried_over_pieces_gives_the_same_as_one_pass(kernels):
-    given = [x.detach() for x in example((1, 2, 4, 130, 16, 24))]
+@pytest.mark.parametrize("gates", ["gb", "fb"])
+def test_a_state_carried_over_pieces_gives_the_same_as_one_pass(kernels, gates):
+    given = [x.detach() for x in example((1, 2, 4, 130, 16, 24), gates=gates)]
     for name in kernels:
         output, final = torch.ops.attn.recurrent_attention(*given, normalize=True, implementation=name)
         state, outputs = given[5], []
@@ -211,9 +224,10 @@ def test_a_state_carried_over_pieces_gives_the_same_as_one_pass(kernels):
         expect_close([torch.cat(outputs, 2), state], [output.double(), final.double()], 1e-5)
 
 
+@pytest.mark.parametrize("gates", ["gb", "fb"])
 @pytest.mark.parametrize("rule", ["delta", "add"])
-def test_steps_agree_with_the_rows_of_a_sequence(kernels, rule):
-    q, k, v, g, beta, state = (x.detach() for x in example((2, 2, 4, 40, 19, 37)))
+def test_steps_agree_with_the_rows_of_a_sequence(kernels, rule, gates):
+    q, k, v, g, beta, state = (x.detach() for x in example((2, 2, 4, 40, 19, 37), gates=gates))
     beta = beta if rule == "delta" else None
     options = {"rule": rule, "normalize": True}
     for name in kernels:
@@ -226,10 +240,11 @@ def test_steps_agree_with_the_rows_of_a_sequence(kernels, rule):
         expect_close([torch.cat(rows, 2), mine], [expected.double(), final.double()], 1e-5)
 
 
-def test_a_long_sequence_with_slow_decay_does_not_drift():
+@pytest.mark.parametrize("features", [(), (16,)])
+def test_a_long_sequence_with_slow_decay_does_not_drift(features):
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 1, 65536, 16, generator=generator) for _ in range(3))
-    g = torch.full((1, 1, 65536), -1e-5)
+    g = torch.full((1, 1, 65536, *features), -1e-5)
     beta = torch.rand(1, 1, 65536, generator=generator)
     found, _ = torch.ops.attn.recurrent_attention(q, k, v, g, beta, normalize=True)
     exact, _ = torch.ops.attn.recurrent_attention(
@@ -249,12 +264,13 @@ def test_the_same_call_gives_the_same_bits():
 # ---------------------------------------------------------------- registrations
 
 
+@pytest.mark.parametrize("gates", ["gb", "fb"])
 @pytest.mark.parametrize("layout", ["heads first", "time first"])
 @pytest.mark.parametrize("implementation", ["auto", "composed"])
-def test_opcheck(implementation, layout):
-    given = example((2, 1, 2, 20, 4, 3))
+def test_opcheck(implementation, layout, gates):
+    given = example((2, 1, 2, 20, 4, 3), gates=gates)
     if layout == "time first":
-        given[:3] = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in given[:3]]
+        given[:4] = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in given[:4]]
     for operator in (torch.ops.attn.recurrent_attention, torch.ops.attn._recurrent_attention):
         torch.library.opcheck(operator.default, given, {"normalize": True, "implementation": implementation})
     detached = [x.detach() for x in given]
@@ -267,8 +283,9 @@ def test_opcheck(implementation, layout):
         )
 
 
-def test_opcheck_of_the_step():
-    q, k, v, g, beta, state = (x.detach() for x in example((2, 1, 2, 1, 4, 3)))
+@pytest.mark.parametrize("gates", ["gb", "fb"])
+def test_opcheck_of_the_step(gates):
+    q, k, v, g, beta, state = (x.detach() for x in example((2, 1, 2, 1, 4, 3), gates=gates))
     torch.library.opcheck(torch.ops.attn.recurrent_attention_step.default, (q, k, v, state.clone(), g, beta))
 
 
@@ -304,6 +321,8 @@ def test_a_second_derivative_is_refused():
         ({"v": torch.zeros(2, 3, 9, 4)}, "v has heads 3, expected a multiple of those of q, 2"),
         ({"g": torch.zeros(2, 4, 9).double()}, "g is float64, expected float32 beside q in float32"),
         ({"g": torch.zeros(2, 2, 9)}, "g has heads 2, expected 4 as in v"),
+        ({"g": torch.zeros(2, 4, 9, 3)}, "g has dim 3, expected 4 as in q"),
+        ({"g": torch.zeros(2, 4)}, r"g has shape \[2, 4\], expected \[batch, heads, length\] or, with a decay for each feature, "),
         ({"beta": torch.zeros(2, 4, 8)}, "beta has length 8, expected 9 as in q"),
         ({"rule": "add"}, "beta is an argument of the rule 'delta' alone"),
         ({"rule": "sum"}, "rule = 'sum', expected 'delta' or 'add'"),
@@ -354,6 +373,117 @@ def test_the_gated_delta_rule_computes_its_gates_inside(recurrent, name):
 
     exact = [x.detach().double().requires_grad_() for x in given]
     expect_close(results(mine, given), results(definition, exact), 2e-5)
+
+
+@pytest.mark.parametrize("gate", ["given", "softplus", "bounded", "bounded without A_log"])
+@pytest.mark.parametrize("layout", ["bthk", "bhtk"])
+@pytest.mark.parametrize("name", ["chunk_kda", "fused_recurrent_kda"])
+def test_kimi_delta_attention(recurrent, name, layout, gate):
+    q, k, v, raw, logits, state = example((2, 2, 4, 40, 16, 8), gates="fb")
+    inside = gate != "given"
+    if inside:
+        raw = raw.detach().div(10).requires_grad_()
+    A_log, dt_bias = (torch.randn(n, generator=torch.Generator().manual_seed(n)).requires_grad_() for n in (4, 64))
+    bound = -5.0 if "bounded" in gate else None
+    first = [q, k, v, raw, logits]
+    given = [*(time_first(*first) if layout == "bthk" else first), state, A_log, dt_bias]
+
+    def unused(*tensors):  # so that all have a gradient
+        return sum(0 * x.sum() for x in tensors)
+
+    def mine(q, k, v, raw, logits, state, A_log, dt_bias):
+        safe = {"safe_gate": True} if bound is not None and name == "chunk_kda" else {}
+        output, final = getattr(recurrent, name)(
+            q, k, v, raw, logits, initial_state=state.transpose(2, 3), output_final_state=True, use_qk_l2norm_in_kernel=True,
+            use_beta_sigmoid_in_kernel=True, allow_neg_eigval=True, use_gate_in_kernel=inside, lower_bound=bound,
+            A_log=None if gate == "bounded without A_log" else A_log, dt_bias=dt_bias, state_v_first=True, layout=layout, **safe,
+        )  # fmt: skip
+        return output + unused(A_log, dt_bias), final.transpose(2, 3)
+
+    def definition(q, k, v, raw, logits, state, A_log, dt_bias):
+        if layout == "bthk":
+            q, k, v, raw, logits = (x.transpose(1, 2) for x in (q, k, v, raw, logits))
+        moved, rate = raw + dt_bias.view(4, 1, 16), A_log.exp().view(4, 1, 1)
+        g = {
+            "given": raw,
+            "softplus": -rate * torch.nn.functional.softplus(moved),
+            "bounded": -5 * torch.sigmoid(rate * moved),
+            "bounded without A_log": -5 * torch.sigmoid(moved),
+        }[gate]
+        output, final = by_definition(q, k, v, g, 2 * logits.sigmoid(), state, normalize=True)
+        return (output.transpose(1, 2) if layout == "bthk" else output) + unused(A_log, dt_bias), final
+
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expect_close(results(mine, given), results(definition, exact), 2e-5)
+
+
+@pytest.mark.parametrize("name", ["chunk_gla", "fused_recurrent_gla"])
+def test_gated_linear_attention(recurrent, name):
+    q, k, v, g, _, state = example((2, 4, 4, 40, 16, 8), gates="f", normalize=False)
+    given = [*time_first(q, k, v, g), state]
+
+    def mine(q, k, v, g, state):
+        return getattr(recurrent, name)(q, k, v, g, initial_state=state, output_final_state=True)
+
+    def definition(q, k, v, g, state):
+        q, k, v, g = (x.transpose(1, 2) for x in (q, k, v, g))
+        output, final = by_definition(q, k, v, g, None, state, rule="add")
+        return output.transpose(1, 2), final
+
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expect_close(results(mine, given), results(definition, exact), 2e-5)
+
+
+@pytest.mark.parametrize("with_g", [False, True])
+def test_the_gated_delta_rule_with_decays_of_features(recurrent, with_g):
+    shape = (2, 2, 4, 40, 16, 8)
+    q, k, v, gk, beta, state = example(shape, gates="fb")
+    g = example(shape)[3]
+    given = [*time_first(q, k, v, g, gk, beta), state]
+
+    def mine(q, k, v, g, gk, beta, state):
+        output, final = recurrent.fused_recurrent_gated_delta_rule(
+            q, k, v, g if with_g else None, gk, None, beta, initial_state=state, output_final_state=True
+        )
+        return output + 0 * g.sum(), final
+
+    def definition(q, k, v, g, gk, beta, state):
+        q, k, v, g, gk, beta = (x.transpose(1, 2) for x in (q, k, v, g, gk, beta))
+        output, final = by_definition(q, k, v, gk + g[..., None] * with_g, beta, state)
+        return output.transpose(1, 2), final
+
+    for x in (given[0], given[1]):  # keys as long as these would let the state grow without normalization
+        x.data /= 10
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expect_close(results(mine, given), results(definition, exact), 2e-5)
+
+
+def test_a_decay_of_minus_infinity_clears_its_feature_and_has_no_gradient(kernels):
+    q, k, v, g, beta, state = example((1, 1, 1, 20, 16, 8), gates="fb")
+    g.data[:, :, 18, 5] = -float("inf")
+    for name in kernels:
+        found = results(
+            lambda *x, n=name: torch.ops.attn.recurrent_attention(*x, normalize=True, implementation=n), [q, k, v, g, beta, state]
+        )
+        assert found[5][0, 0, 18, 5] == 0 and (found[5][0, 0, 18, :5] != 0).any() and (found[5][0, 0, 19] != 0).any()
+        # Without a key that writes the feature again, its row of the state stays zero.
+        silent = k.detach().clone()
+        silent[:, :, 18:, 5] = 0
+        final = torch.ops.attn.recurrent_attention(q, silent, v, g, beta, state, normalize=True, implementation=name)[1]
+        assert (final[0, 0, 5] == 0).all() and (final[0, 0, 4] != 0).all()
+
+
+@pytest.mark.parametrize("strongest", [-4.999, -5.2, -20.0, -60.0])
+def test_strong_decays_of_features_keep_their_digits(kernels, strongest):
+    # At -5, the bound of Kimi Delta Attention, factors of scores are largest; beyond it they could overflow.
+    given = example((1, 1, 2, 64, 32, 16), gates="fb")
+    given[3] = (strongest * torch.rand(1, 2, 64, 32, generator=torch.Generator().manual_seed(0)) ** 0.01).requires_grad_()
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expected = results(lambda *x: by_definition(*x, normalize=True), exact)
+    # The gradient of g is much smaller than the terms that it is the difference of in the composed form.
+    for name in kernels if strongest > -10 else kernels[:-1]:
+        found = results(lambda *x, n=name: torch.ops.attn.recurrent_attention(*x, normalize=True, implementation=n), given)
+        expect_close(found, expected, 1e-4 if name == "composed" else 1e-5)
 
 
 def test_both_layouts_of_tensors_and_states(recurrent):
@@ -465,8 +595,24 @@ def test_unsupported_arguments_are_refused_and_hints_are_ignored(recurrent):
     for changed, name in [({"cp_context": object()}, "cp_context"), ({"head_first": True}, "head_first")]:
         with pytest.raises(ValueError, match=f"chunk_gated_delta_rule: the argument {name} is not supported"):
             recurrent.chunk_gated_delta_rule(*given, **changed)
-    with pytest.raises(ValueError, match="the argument gk is not supported"):
-        recurrent.fused_recurrent_gated_delta_rule(*given[:3], gk=q)
+    with pytest.raises(ValueError, match="the argument gv is not supported"):
+        recurrent.fused_recurrent_gated_delta_rule(*given[:3], gv=q)
+    with pytest.raises(ValueError, match=r"gk has shape \[1, 9, 1\], expected 4 axes"):
+        recurrent.fused_recurrent_gated_delta_rule(*given[:3], gk=given[3])
+    gates = torch.zeros(1, 9, 1, 4)
+    for name, value in {"cp_context": object(), "use_graph": True, "return_intermediate_states": True, "head_first": 1}.items():
+        with pytest.raises(ValueError, match=f"chunk_kda: the argument {name} is not supported"):
+            recurrent.chunk_kda(*given[:3], gates, given[4], **{name: value})
+    with pytest.raises(ValueError, match=r"chunk_kda: g has shape \[1, 9, 1\], expected 4 axes"):
+        recurrent.chunk_kda(*given)
+    with pytest.raises(ValueError, match="needs A_log or lower_bound"):
+        recurrent.fused_recurrent_kda(*given[:3], gates, given[4], use_gate_in_kernel=True)
+    with pytest.raises(ValueError, match="safe_gate=True needs -5 ≤ lower_bound < 0, got -6"):
+        recurrent.chunk_kda(*given[:3], gates, given[4], use_gate_in_kernel=True, safe_gate=True, lower_bound=-6)
+    with pytest.raises(ValueError, match=r"chunk_gla: g has shape \[1, 9, 1\], expected 4 axes"):
+        recurrent.chunk_gla(*given[:4])
+    with pytest.raises(ValueError, match="fused_recurrent_gla: the argument gv is not supported"):
+        recurrent.fused_recurrent_gla(*given[:3], gv=gates)
     with pytest.raises(ValueError, match="the argument reverse is not supported"):
         recurrent.fused_recurrent_simple_gla(*given[:3], reverse=True)
     with pytest.raises(ValueError, match="needs use_beta_sigmoid_in_kernel=True"):
@@ -481,6 +627,13 @@ POSITIONS = {
     "use_beta_sigmoid_in_kernel allow_neg_eigval state_v_first cu_seqlens cu_seqlens_cpu chunk_indices cp_context",
     "fused_recurrent_gated_delta_rule": "q k v g gk gv beta scale initial_state output_final_state use_qk_l2norm_in_kernel "
     "use_gate_in_kernel A_log dt_bias use_beta_sigmoid_in_kernel allow_neg_eigval state_v_first cu_seqlens",
+    "chunk_kda": "q k v g beta scale initial_state output_final_state use_qk_l2norm_in_kernel use_gate_in_kernel "
+    "use_beta_sigmoid_in_kernel allow_neg_eigval safe_gate lower_bound disable_recompute return_intermediate_states "
+    "state_v_first cu_seqlens cu_seqlens_cpu cp_context use_graph max_num_seqs",
+    "fused_recurrent_kda": "q k v g beta A_log dt_bias scale initial_state output_final_state use_qk_l2norm_in_kernel "
+    "use_gate_in_kernel use_beta_sigmoid_in_kernel allow_neg_eigval lower_bound state_v_first cu_seqlens",
+    "chunk_gla": "q k v g scale initial_state output_final_state state_v_first cu_seqlens cu_seqlens_cpu",
+    "fused_recurrent_gla": "q k v gk gv scale initial_state output_final_state reverse state_v_first cu_seqlens",
     "chunk_simple_gla": "q k v g g_gamma scale initial_state output_final_state state_v_first cu_seqlens cu_seqlens_cpu",
     "fused_recurrent_simple_gla": "q k v g g_gamma scale initial_state output_final_state reverse state_v_first cu_seqlens",
     "chunk_retention": "q k v scale initial_state output_final_state cu_seqlens",

@@ -9,6 +9,8 @@
 //   ∂S₀ = e_15 ∂S₁ + Σ_i e_i q_i o_iᵀ − Σ_i β_i e_i k_i ∂w_iᵀ
 // and the gradient of the sum of decays up to i is q_i·∂q_i + k_i·(∂k_i read) − k_i·(∂k_i written). The last one of the chunk
 // also gets e_15⟨S₀,∂S₁⟩ + Σ_i e_15,i k_i·∂S₁u_i. That of g_i is the sum of these over the positions from i to the next border.
+// Where each feature of the keys has a decay, e are vectors that multiply rows and products elementwise, and so the gradient of
+// each decay is that part of these scalar products that belongs to its feature.
 #pragma once
 
 #include "attn/recurrent/cpu/chunk.h"
@@ -16,10 +18,10 @@
 namespace attn::cpu {
 namespace {
 
-template <class V, class E, bool kDelta>
-class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
-  using Chunk = RecurrentChunk<V, E, kDelta>;
-  using Chunk::b_, Chunk::p_, Chunk::kept_;
+template <class V, class E, bool kDelta, bool kFeatures>
+class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
+  using Chunk = RecurrentChunk<V, E, kDelta, kFeatures>;
+  using Chunk::b_, Chunk::p_, Chunk::kept_, Chunk::features_;
 
  public:
   RecurrentBackward(const RecurrentHeadParams& p, void* scratch) : Chunk(p, scratch, /*backward=*/true) {}
@@ -61,10 +63,10 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
     Chunk::score_queries();
     differentiate_updates(ds);
     differentiate_pairs();
-    times_state(b_.grad_output, s, b_.e, b_.grad_q);
-    times_state(b_.u, ds, b_.e_rest, b_.grad_written);
+    times_state(b_.grad_output, s, Moment::read, b_.grad_q);
+    times_state(b_.u, ds, Moment::written, kFeatures ? b_.grad_stored : b_.grad_written);
     if constexpr (kDelta) {
-      times_state(b_.grad_target, s, b_.e, b_.grad_k);
+      times_state(b_.grad_target, s, Moment::read, b_.grad_k);
       if (p_.beta) write_grad_beta(first, count);
       float factors[kChunkRows];
       for (int i = 0; i < kChunkRows; ++i) factors[i] = -b_.beta[i];
@@ -72,12 +74,18 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
     }
     // The gradient of the last sum of decays through the state after the chunk.
     float through_state = 0;
-    if (p_.g) {
+    if (p_.g && !kFeatures) {
       through_state = kept_ * dot<V>(s, ds, state_size(p_));
       for (int64_t i = 0; i < kChunkRows; ++i) through_state += dot_of(b_.k, b_.grad_written, i);
     }
     add_pairs();
-    if (p_.g) write_grad_g(first, count, through_state);
+    if constexpr (kFeatures) {
+      write_feature_grad_g(first, count, s, ds);
+      add_rows(b_.grad_stored, b_.grad_written);
+      add_pairs_with_themselves();
+    } else if (p_.g) {
+      write_grad_g(first, count, through_state);
+    }
     write_grad_values(first, count);
     if constexpr (kDelta) add_rows(b_.grad_k, b_.grad_written);
     write_gradient(p_.grad_q, first, count, b_.q, b_.inverse_q, b_.grad_q);
@@ -96,7 +104,12 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
   void differentiate_updates(const float* ds) {
     float* pairs = b_.grad_qk;  // of query i and key j at [i][j], since the keys are the lanes of left_k
     transpose<V>(b_.pairs_qk, kChunkRows, kChunkRows, kChunkRows, pairs, kChunkRows);
-    Chunk::scaled_columns(b_.left_k, b_.e_rest, b_.left_read);
+    if constexpr (kFeatures) {
+      transpose<V>(b_.written_k, b_.keys, kChunkRows, b_.keys, b_.left_read, kChunkRows);
+      features_.multiply_columns_by_edge(b_.left_read, b_.left_read);
+    } else {
+      Chunk::scaled_columns(b_.left_k, b_.e_rest, b_.left_read);
+    }
     float* grad_u = kDelta ? b_.grad_u : b_.grad_target;
     read_rows<V, Triangle::upper>({b_.left_read, ds, b_.keys, b_.values, pairs, b_.grad_output, b_.values, b_.products},
                                   {grad_u, b_.values});
@@ -106,7 +119,8 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
     }
   }
 
-  // grad_qk = ∂N_ij e_ij and grad_kk = β_i ∂A_ij e_ij at [j][i], zero for pairs that do not count.
+  // grad_qk = ∂N_ij e_ij and grad_kk = β_i ∂A_ij e_ij at [j][i], zero for pairs that do not count. With kFeatures e_ij
+  // is left out, because it is a vector, and the pairs of a position with itself go to grad_itself.
   void differentiate_pairs() {
     transpose<V>(b_.grad_output, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
     scores_of<V>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_qk);
@@ -114,13 +128,14 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
       transpose<V>(b_.grad_target, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
       scores_of<V>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_kk);
     }
+    for (int i = 0; kFeatures && i < kChunkRows; ++i) b_.grad_itself[i] = b_.grad_qk[i * kChunkRows + i];
     for (int j = 0; j < kChunkRows; ++j)
       for (int c = 0; c < kChunkRows; c += V::kLanes) {
         const int64_t at = j * kChunkRows + c;
         const bool counts = c + V::kLanes > j;
         const auto lanes_from = [&](int64_t lane) { return V::from(lane < 0 ? 0 : lane > V::kLanes ? V::kLanes : lane); };
-        const auto decays = counts ? V::load(b_.decays + at) : V::zero();
-        V::store(b_.grad_qk + at, V::keep(V::mul(V::load(b_.grad_qk + at), decays), lanes_from(j - c)));
+        const auto decays = !counts ? V::zero() : kFeatures ? V::all(1) : V::load(b_.decays + at);
+        V::store(b_.grad_qk + at, V::keep(V::mul(V::load(b_.grad_qk + at), decays), lanes_from(kFeatures ? j - c + 1 : j - c)));
         if constexpr (kDelta) {
           // Before this it holds ∂w_i·u_j, which is −∂A_ij; grad β needs it.
           const auto plain = V::keep(V::mul(V::load(b_.grad_kk + at), V::sub(V::zero(), decays)), lanes_from(j - c + 1));
@@ -130,12 +145,17 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
       }
   }
 
-  // to[i][d] = factors[i] · Σ_m x[i][m] · state[d][m].
-  void times_state(const float* x, const float* state, const float* factors, float* to) {
+  // Whether a row of k is read at its position, or written to the state.
+  enum class Moment { read, written };
+
+  // to[i][d] = e · Σ_m x[i][m] · state[d][m], with the decay e from the beginning of the chunk to i (read), or from i to its end
+  // (written).
+  void times_state(const float* x, const float* state, Moment moment, float* to) {
     transpose<V>(x, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
     scores_of_rows<V>(b_.left_v, state, b_.values, b_.keys, b_.values, b_.products);
     transpose<V>(b_.products, kChunkRows, b_.keys, kChunkRows, to, b_.keys);
-    Chunk::scale_rows(to, b_.keys, factors);
+    if constexpr (kFeatures) features_.decay(to, moment == Moment::read ? b_.e_read : b_.e_written);
+    else Chunk::scale_rows(to, b_.keys, moment == Moment::read ? b_.e : b_.e_rest);
   }
 
   // ∂β_i = ∂w_i·(v_i − e_i S₀ᵀk_i) + Σ_(j<i) ∂A_ij e_ij (k_i·k_j). The rows of grad_k are e_i S₀∂w_i, and differentiate_pairs()
@@ -149,13 +169,74 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
     }
   }
 
-  // Adds what the pairs contribute to the gradients of q and k.
+  // Adds what the pairs contribute to the gradients of q and k. With kFeatures, sets grad_written to it.
   void add_pairs() {
+    if constexpr (kFeatures) return add_feature_pairs();
     product<V, true>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_q, b_.keys);
     product<V, true>(b_.grad_qk, kChunkRows, 1, b_.q, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
     if constexpr (kDelta) {
       product<V, true>(b_.grad_kk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_k, b_.keys);
       product<V, true>(b_.grad_kk, kChunkRows, 1, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+    }
+  }
+
+  void add_feature_pairs() {
+    const float* const of_keys = kDelta ? b_.grad_kk : nullptr;
+    if (!features_.moderate()) {
+      features_.read_one_by_one(b_.grad_qk, b_.grad_q, of_keys, b_.grad_k);
+      return features_.write_one_by_one(b_.grad_qk, of_keys, b_.grad_written);
+    }
+    const auto keys = b_.keys;
+    product<V, false>(b_.grad_qk, 1, kChunkRows, b_.written_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
+    add_multiplied(b_.products, b_.e_read, b_.grad_q);
+    product<V, false>(b_.grad_qk, kChunkRows, 1, b_.read_q, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
+    if constexpr (kDelta)
+      product<V, true>(b_.grad_kk, kChunkRows, 1, b_.read_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
+    features_.multiply(b_.products, b_.e_written, b_.grad_written);
+    if constexpr (kDelta) {
+      product<V, false>(b_.grad_kk, 1, kChunkRows, b_.written_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
+      add_multiplied(b_.products, b_.e_read, b_.grad_k);
+    }
+  }
+
+  void add_pairs_with_themselves() {
+    for (int64_t i = 0; i < kChunkRows; ++i) {
+      add_row<V>(b_.k + i * b_.keys, b_.keys, b_.grad_itself[i], b_.grad_q + i * b_.keys);
+      add_row<V>(b_.q + i * b_.keys, b_.keys, b_.grad_itself[i], b_.grad_written + i * b_.keys);
+    }
+  }
+
+  // to[i] += x[i] · factors[i], elementwise.
+  void add_multiplied(const float* x, const float* factors, float* to) const {
+    for (int64_t at = 0; at < kChunkRows * b_.keys; at += V::kLanes)
+      V::store(to + at, V::fma(V::load(x + at), V::load(factors + at), V::load(to + at)));
+  }
+
+  // As write_grad_g() for a vector of features at a time, but with few terms that cancel each other, because the gradient of a
+  // strong decay is much smaller than they are. What position l adds to the state after the chunk has decayed by g_i if l < i. Of
+  // pairs of positions, those decay by g_i that have i between them, and the other pairs cancel; those of a position with itself
+  // have no decay and are not in the gradients yet.
+  void write_feature_grad_g(int64_t first, int64_t count, const float* s, const float* ds) {
+    for (int64_t d = 0; d < b_.keys; ++d)
+      b_.grad_kept[d] = b_.e_kept[d] * dot<V>(s + d * b_.values, ds + d * b_.values, b_.values);
+    const RowStore<V, float> to({p_.grad_g, p_.grad_g_stride}, first, count, p_.key_dim, -2 * kChunkRows);
+    for (int64_t c = 0; c < b_.keys; c += V::kLanes) {
+      typename V::F through_state[kChunkRows];
+      auto sum = V::load(b_.grad_kept + c);
+      for (int64_t i = 0, at = c; i < kChunkRows; ++i, at += b_.keys) {
+        through_state[i] = sum;
+        sum = V::fma(V::load(b_.k + at), V::load(b_.grad_stored + at), sum);
+      }
+      sum = V::zero();
+      for (int64_t i = kChunkRows; i-- > 0;) {
+        const int64_t at = i * b_.keys + c;
+        auto written = V::load(b_.grad_written + at);
+        if constexpr (kDelta) written = V::sub(written, V::load(b_.grad_k + at));
+        sum = V::fma(V::load(b_.q + at), V::load(b_.grad_q + at), sum);
+        sum = V::sub(sum, V::mul(V::load(b_.k + at), written));
+        sum = features_.zero_if_cleared(i, c, sum);
+        to(i, c, features_.zero_if_cleared(i, c, V::add(sum, through_state[i])));
+      }
     }
   }
 
@@ -206,6 +287,16 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
 
   // ∂S₀ from ∂S₁. Afterwards the rows of q and k are multiplied by factors.
   void update_grad_state(float* ds) {
+    if constexpr (kFeatures) {
+      features_.multiply_by_edge(b_.read_q);
+      update_state<V, const float*>(b_.read_q, b_.keys, b_.grad_output, b_.values, b_.e_kept, ds);
+      if constexpr (kDelta) {
+        features_.multiply_by_edge(b_.read_k);
+        Chunk::scale_rows(b_.read_k, b_.keys, b_.read_factors);
+        add_products_of_chunk<V>(b_.read_k, b_.keys, b_.grad_target, b_.values, b_.keys, b_.values, ds);
+      }
+      return;
+    }
     Chunk::scale_rows(b_.q, b_.keys, b_.e);
     update_state<V>(b_.q, b_.keys, b_.grad_output, b_.values, kept_, ds);
     if constexpr (kDelta) {

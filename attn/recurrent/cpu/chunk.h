@@ -5,24 +5,27 @@
 //   output_i = scale (e_i S₀ᵀq_i + Σ_(j≤i) e_ij (q_i·k_j) u_j)     S₁ = e_15 S₀ + Σ_j e_15,j k_j u_jᵀ.
 // (Yang et al., "Gated Delta Networks", 2412.06464.) All e are at most 1 if decays are. Where g_i is −∞ or so small that e^g_i
 // is 0, differences of sums would be NaN or have no digits, so the positions from i on are a new segment: e is 0 between
-// segments, and sums begin at each.
+// segments, and sums begin at each. attn/recurrent/cpu/feature_decays.h has the decays where each feature of the keys has one.
 #pragma once
 
 #include "attn/cpu/chunk_rows.h"
 #include "attn/cpu/products.h"
 #include "attn/cpu/scores.h"
 #include "attn/cpu/tiles.h"
+#include "attn/recurrent/cpu/feature_decays.h"
 #include "attn/recurrent/cpu/scratch.h"
 #include "attn/recurrent/cpu/solve.h"
 
 namespace attn::cpu {
 namespace {
 
-// E is the tensors' element type; kDelta says whether the delta rule computes u.
-template <class V, class E, bool kDelta>
+// E is the tensors' element type; kDelta says whether the delta rule computes u, and kFeatures whether each feature of the keys
+// has a decay of its own.
+template <class V, class E, bool kDelta, bool kFeatures>
 class RecurrentChunk {
  public:
-  RecurrentChunk(const RecurrentHeadParams& p, void* memory, bool backward) : p_(p), cut_(memory), b_(p, backward, cut_) {
+  RecurrentChunk(const RecurrentHeadParams& p, void* memory, bool backward)
+      : p_(p), cut_(memory), b_(p, backward, cut_), features_(b_) {
     for (int i = 0; i < kChunkRows; ++i) b_.scales[i] = float(p.scale);
   }
 
@@ -32,29 +35,37 @@ class RecurrentChunk {
   void load(int64_t first, int64_t count, bool with_queries) {
     load_rows<V, E>(p_.k, first, count, p_.key_dim, b_.k, b_.keys, 2 * kChunkRows);
     if (p_.normalizes) normalize(b_.k, count, b_.inverse_k);
-    transpose<V>(b_.k, b_.keys, kChunkRows, b_.keys, b_.left_k, kChunkRows);
+    if constexpr (!kFeatures) transpose<V>(b_.k, b_.keys, kChunkRows, b_.keys, b_.left_k, kChunkRows);
     load_rows<V, E>(p_.v, first, count, p_.value_dim, kDelta ? b_.v : b_.u, b_.values, 2 * kChunkRows);
     if (with_queries) {
       load_rows<V, E>(p_.q, first, count, p_.key_dim, b_.q, b_.keys, 2 * kChunkRows);
       if (p_.normalizes) normalize(b_.q, count, b_.inverse_q);
-      transpose<V>(b_.q, b_.keys, kChunkRows, b_.keys, b_.left_q, kChunkRows);
+      if constexpr (!kFeatures) transpose<V>(b_.q, b_.keys, kChunkRows, b_.keys, b_.left_q, kChunkRows);
     }
     load_gates(first, count);
-    set_decays();
+    if constexpr (kFeatures) load_feature_decays(first, count, with_queries);
+    else set_decays();
   }
 
   // Sets u, and the decayed scores that are needed for it.
   void compute_updates(const float* s) {
     if constexpr (kDelta) {
-      scores_of<V>(b_.left_k, b_.k, b_.keys, b_.keys, b_.pairs_kk);
+      if constexpr (!kFeatures) scores_of<V>(b_.left_k, b_.k, b_.keys, b_.keys, b_.pairs_kk);
+      else if (features_.moderate()) scores_of<V>(b_.left_k, b_.written_k, b_.keys, b_.keys, b_.pairs_kk);
       for_each_pair([&](int64_t at, int c) __attribute__((always_inline)) {
-        const auto pairs = V::mul(V::load(b_.pairs_kk + at), V::load(b_.decays + at));
-        V::store(b_.pairs_kk + at, pairs);
+        auto pairs = V::load(b_.pairs_kk + at);
+        if constexpr (!kFeatures) {
+          pairs = V::mul(pairs, V::load(b_.decays + at));
+          V::store(b_.pairs_kk + at, pairs);
+        }
         V::store(b_.factors + at, V::mul(pairs, V::sub(V::zero(), V::load(b_.beta + c))));
       });
-      for (int c = 0; c < kChunkRows; c += V::kLanes)
-        V::store(b_.read_factors + c, V::mul(V::sub(V::zero(), V::load(b_.beta + c)), V::load(b_.e + c)));
+      for (int c = 0; c < kChunkRows; c += V::kLanes) {
+        const auto read = V::sub(V::zero(), V::load(b_.beta + c));
+        V::store(b_.read_factors + c, kFeatures ? read : V::mul(read, V::load(b_.e + c)));
+      }
       scaled_columns(b_.left_k, b_.read_factors, b_.left_read);
+      if constexpr (kFeatures) features_.multiply_columns_by_edge(b_.left_read, b_.left_read);
       for (int i = 0; i < kChunkRows; ++i)
         for (int64_t c = 0; c < b_.values; c += V::kLanes)
           V::store(b_.u + i * b_.values + c, V::mul(V::all(b_.beta[i]), V::load(b_.v + i * b_.values + c)));
@@ -65,16 +76,25 @@ class RecurrentChunk {
   }
 
   void score_queries() {
+    if constexpr (kFeatures) {
+      if (features_.moderate()) scores_of<V>(b_.left_q, b_.written_k, b_.keys, b_.keys, b_.pairs_qk);
+      return;
+    }
     scores_of<V>(b_.left_q, b_.k, b_.keys, b_.keys, b_.pairs_qk);
     for_each_pair([&](int64_t at, int) __attribute__((always_inline)) {
       V::store(b_.pairs_qk + at, V::mul(V::load(b_.pairs_qk + at), V::load(b_.decays + at)));
     });
   }
 
-  // S₁ from S₀. Afterwards the rows of k are multiplied by their decay to the end of the chunk.
+  // S₁ from S₀. Afterwards the rows of k, or of written_k, are multiplied by their decay to the end of the chunk.
   void update(float* s) {
-    scale_rows(b_.k, b_.keys, b_.e_rest);
-    update_state<V>(b_.k, b_.keys, b_.u, b_.values, kept_, s);
+    if constexpr (kFeatures) {
+      features_.multiply_by_edge(b_.written_k);
+      update_state<V, const float*>(b_.written_k, b_.keys, b_.u, b_.values, b_.e_kept, s);
+    } else {
+      scale_rows(b_.k, b_.keys, b_.e_rest);
+      update_state<V>(b_.k, b_.keys, b_.u, b_.values, kept_, s);
+    }
   }
 
   // Calls work(index of the pair in a matrix of pairs, i) for every vector of pairs that has some with j ≤ i.
@@ -97,7 +117,8 @@ class RecurrentChunk {
   const RecurrentHeadParams& p_;
   ScratchCutter cut_;
   RecurrentScratch b_;
-  float kept_ = 1;  // e_15, with which the state before the chunk counts after it
+  FeatureDecays<V> features_;  // with kFeatures alone
+  float kept_ = 1;             // e_15, with which the state before the chunk counts after it
 
  private:
   void normalize(float* rows, int64_t count, float* inverse) const {
@@ -115,13 +136,28 @@ class RecurrentChunk {
     float sum = 0;
     last_segment_ = 0;
     for (int64_t i = 0; i < kChunkRows; ++i) {
-      b_.g[i] = i < count && g ? g[(first + i) * p_.g_stride] : 0;
+      b_.g[i] = !kFeatures && i < count && g ? g[(first + i) * p_.g_stride] : 0;
       b_.beta[i] = i >= count ? 0.f : beta ? beta[(first + i) * p_.beta_stride] : 1.f;
       if (b_.g[i] < kBorder) ++last_segment_, sum = 0;
       else sum += b_.g[i];
       b_.sums[i] = sum;
       segment_[i] = last_segment_;
     }
+  }
+
+  // Also the rows of q and k multiplied by their decays. Positions after `count` do not decay.
+  void load_feature_decays(int64_t first, int64_t count, bool with_queries) {
+    const Rows rows{const_cast<void*>(p_.g), p_.g_stride};
+    load_rows<V, float>(rows, first, count, p_.key_dim, b_.feature_g, b_.keys, 2 * kChunkRows);
+    features_.set();
+    features_.multiply(b_.k, b_.e_read, b_.read_k);
+    features_.multiply(b_.k, b_.e_written, b_.written_k);
+    if (kDelta) transpose<V>(b_.read_k, b_.keys, kChunkRows, b_.keys, b_.left_k, kChunkRows);
+    if (with_queries) {
+      features_.multiply(b_.q, b_.e_read, b_.read_q);
+      transpose<V>(b_.read_q, b_.keys, kChunkRows, b_.keys, b_.left_q, kChunkRows);
+    }
+    if (!features_.moderate() && (kDelta || with_queries)) features_.score_one_by_one(kDelta, with_queries);
   }
 
   void set_decays() {

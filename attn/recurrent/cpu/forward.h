@@ -6,10 +6,10 @@
 namespace attn::cpu {
 namespace {
 
-template <class V, class E, bool kDelta>
-class RecurrentForward : RecurrentChunk<V, E, kDelta> {
-  using Chunk = RecurrentChunk<V, E, kDelta>;
-  using Chunk::b_, Chunk::p_;
+template <class V, class E, bool kDelta, bool kFeatures>
+class RecurrentForward : RecurrentChunk<V, E, kDelta, kFeatures> {
+  using Chunk = RecurrentChunk<V, E, kDelta, kFeatures>;
+  using Chunk::b_, Chunk::p_, Chunk::features_;
 
  public:
   RecurrentForward(const RecurrentHeadParams& p, void* scratch) : Chunk(p, scratch, /*backward=*/false) {}
@@ -37,7 +37,8 @@ class RecurrentForward : RecurrentChunk<V, E, kDelta> {
   }
 
   void write_outputs(int64_t first, int64_t count, const float* s) {
-    Chunk::scaled_columns(b_.left_q, b_.e, b_.left_q);
+    if constexpr (kFeatures) features_.multiply_columns_by_edge(b_.left_q, b_.left_q);
+    else Chunk::scaled_columns(b_.left_q, b_.e, b_.left_q);
     const ReadTile tile{b_.left_q, s, b_.keys, b_.values, b_.pairs_qk, b_.u, b_.values, b_.products};
     const RowStore<V, E> to(p_.output, first, count, p_.value_dim, 2 * kChunkRows);
     if (to.takes_whole_chunk()) return read_rows<V, Triangle::lower>(tile, {to.floats(), to.stride, b_.scales});

@@ -9,7 +9,7 @@ namespace {
 
 using at::Tensor;
 
-// The numbers of one head of a gate [B,W,T].
+// The numbers of one head of a gate [B,W,T] or [B,W,T,K].
 const void* gate_of_head(const Tensor& gate, int64_t index) {
   if (!gate.defined()) return nullptr;
   const auto batch = index / gate.size(1), head = index % gate.size(1);
@@ -23,10 +23,13 @@ RecurrentHeads::RecurrentHeads(const RecurrentArguments& a)
     : q_(with_dense_rows(a.q)),
       k_(with_dense_rows(a.k)),
       v_(with_dense_rows(a.v)),
-      g_(a.g.value_or(Tensor())),
+      g_(!a.g                    ? Tensor()
+         : a.has_feature_gates() ? with_dense_rows(*a.g)
+                                 : *a.g),
       beta_(a.beta.value_or(Tensor())) {
   common_.key_dim = a.q.size(3), common_.value_dim = a.v.size(3);
-  common_.delta = a.delta, common_.normalizes = a.normalize, common_.scale = a.scale;
+  common_.delta = a.delta, common_.feature_gates = a.has_feature_gates(), common_.normalizes = a.normalize,
+  common_.scale = a.scale;
   common_.shares_keys = sharing() > 1;
   if (g_.defined()) common_.g_stride = g_.stride(2);
   if (beta_.defined()) common_.beta_stride = beta_.stride(2);
@@ -34,6 +37,7 @@ RecurrentHeads::RecurrentHeads(const RecurrentArguments& a)
 
 void RecurrentHeads::set_gradients(const Tensor& grad_output, const RecurrentGradients& gradients) {
   grad_output_ = with_dense_rows(grad_output), gradients_ = gradients;
+  if (gradients.g.defined()) common_.grad_g_stride = gradients.g.stride(2);
 }
 
 RecurrentHeadParams RecurrentHeads::head(int64_t index) const {

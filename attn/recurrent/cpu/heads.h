@@ -17,7 +17,7 @@ class RecurrentHeads {
   explicit RecurrentHeads(const RecurrentArguments& arguments);
 
   void set_output(const at::Tensor& output) { output_ = output; }
-  // All are contiguous, and in the dtype of their inputs; but those of q and k in the accumulator dtype if heads share them.
+  // All have contiguous rows, and the dtype of their inputs; but those of q and k the accumulator dtype if heads share them.
   void set_gradients(const at::Tensor& grad_output, const RecurrentGradients& gradients);
 
   int64_t count() const { return v_.size(0) * v_.size(1); }

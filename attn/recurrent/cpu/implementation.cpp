@@ -148,7 +148,9 @@ class CpuRecurrent final : public RecurrentImplementation {
                               const Tensor& grad_final_state) const override {
     RecurrentHeads heads(a);
     const auto like = [](const Tensor& x) { return empty_in_layout_of(x, x.sym_sizes()); };
-    const auto gate_like = [&](const std::optional<Tensor>& x) { return x ? at::empty(x->sizes(), x->options()) : Tensor(); };
+    const auto gate_like = [&](const std::optional<Tensor>& x) {
+      return !x ? Tensor() : x->dim() == 4 ? like(*x) : at::empty(x->sizes(), x->options());
+    };
     const auto of_keys = [&](const Tensor& x) {
       return heads.sharing() > 1 ? at::empty(x.sizes(), heads.accumulator()) : like(x);
     };
@@ -184,9 +186,9 @@ class CpuRecurrent final : public RecurrentImplementation {
     return std::make_unique<BoundRecurrentStep>(kernels_, std::move(heads), state, workers);
   }
 
-  double working_bytes(const Problem& p, bool backward) const override {
+  double working_bytes(const Problem& p, bool feature_gates, bool backward) const override {
     RecurrentHeadParams params{};
-    params.key_dim = p.head_dim, params.value_dim = p.value_dim;
+    params.key_dim = p.head_dim, params.value_dim = p.value_dim, params.feature_gates = feature_gates;
     const auto number = double(c10::elementSize(accumulator_dtype(p.dtype)));
     const auto heads = double(p.batch * p.value_head_count()), threads = double(at::get_num_threads());
     const auto checkpoints = backward ? double(p.query_len / kCheckpoint + 1) : 0;

@@ -3,6 +3,7 @@
 //
 // The state S [K,V] decays and grows with each position t, and its output is read from the new state:
 //   S ← e^(g_t) S                              the decay; −∞ clears the state, and its gradient is 0
+//   S ← diag(e^(g_t)) S                        the same with `feature_gates`, where g_t [K] has a decay for each row of S
 //   S ← S + k_t u_tᵀ                           u_t = v_t, or with the delta rule u_t = β_t (v_t − Sᵀk_t)
 //   output_t = scale · Sᵀq_t
 // With `normalizes`, q_t and k_t stand for q_t / √(Σ q_t² + kLengthEpsilon) and the same of k_t.
@@ -21,12 +22,14 @@ namespace attn::cpu {
 struct RecurrentHeadParams {
   int64_t key_dim, value_dim;  // K, V
   bool delta;                  // whether the delta rule computes u
+  bool feature_gates;          // whether g has a number for each feature of the keys
   bool normalizes;
   double scale;
   Rows q, k, v, output, grad_output, grad_q, grad_k, grad_v;
-  const void *g, *beta;  // of position 0; null: 0 and 1
+  const void *g, *beta;  // of position 0; null: 0 and 1. With feature_gates, g points to rows [T,K] whose numbers are contiguous
   int64_t g_stride, beta_stride;
-  void *grad_g, *grad_beta;  // [T], contiguous
+  void *grad_g, *grad_beta;  // [T], contiguous; with feature_gates, grad_g points to rows as g does
+  int64_t grad_g_stride;     // of these rows
   // Where several heads share q and k, the rows of grad_q and grad_k are in the accumulator dtype, and every head but the first
   // adds its own gradients to them.
   bool shares_keys, adds_gradients;

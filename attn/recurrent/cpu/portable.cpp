@@ -90,7 +90,10 @@ class PortableRecurrent {
     for (T& x : used.x) x *= used.inverse;
     return used;
   }
-  T g(int64_t t) const { return p_.g ? static_cast<const T*>(p_.g)[t * p_.g_stride] : T(0); }
+  // The factor e^g of feature d.
+  T kept(int64_t t, int64_t d) const {
+    return p_.g ? std::exp(static_cast<const T*>(p_.g)[t * p_.g_stride + (p_.feature_gates ? d : 0)]) : T(1);
+  }
   T beta(int64_t t) const { return p_.beta ? static_cast<const T*>(p_.beta)[t * p_.beta_stride] : T(1); }
   // Sᵀx
   std::vector<T> read(const T* s, const std::vector<T>& x) const {
@@ -113,8 +116,11 @@ class PortableRecurrent {
   }
   // A state that is cleared is forgotten even where it is infinite or NaN.
   void decay(int64_t t, T* s) const {
-    const T factor = std::exp(g(t));
-    for (int64_t i = 0; i < size(); ++i) s[i] = factor == 0 ? T(0) : factor * s[i];
+    T factor = kept(t, 0);
+    for (int64_t d = 0; d < p_.key_dim; ++d) {
+      if (p_.feature_gates) factor = kept(t, d);
+      for (int64_t i = d * stride_; i < (d + 1) * stride_; ++i) s[i] = factor == 0 ? T(0) : factor * s[i];
+    }
   }
   // What position t adds to the decayed state, k uᵀ.
   std::vector<T> update(int64_t t, const std::vector<T>& k, const T* s) const {
@@ -158,10 +164,12 @@ class PortableRecurrent {
     }
     for (int64_t m = 0; m < p_.value_dim; ++m) row<E>(p_.grad_v, t)[m] = E(grad_u[size_t(m)]);
     store_gradient(p_.grad_k, t, k, std::move(grad_k));
-    if (p_.g) {
-      T sum = 0;
-      for (int64_t i = 0; i < size(); ++i) sum += ds[i] * decayed[size_t(i)];
-      static_cast<T*>(p_.grad_g)[t] = std::exp(g(t)) == 0 ? T(0) : sum;
+    T sum = 0;
+    for (int64_t d = 0; p_.g && d < p_.key_dim; ++d) {
+      for (int64_t i = d * stride_; i < (d + 1) * stride_; ++i) sum += ds[i] * decayed[size_t(i)];
+      const T gradient = kept(t, d) == 0 ? T(0) : sum;
+      if (p_.feature_gates) static_cast<T*>(p_.grad_g)[t * p_.grad_g_stride + d] = gradient, sum = 0;
+      else if (d + 1 == p_.key_dim) static_cast<T*>(p_.grad_g)[t] = gradient;
     }
     decay(t, ds);
   }

@@ -23,12 +23,24 @@ struct RecurrentScratch {
   float *scales, *read_factors, *inverse_q, *inverse_k;  // [16]: factors of outputs, −β e, and 1/length of q and k
   float* products;                                       // [16][widest] or [widest][16]: partial sums of products
 
+  // For a decay of each feature only, see attn/recurrent/cpu/feature_decays.h; null otherwise.
+  float* feature_g;                    // [16][keys]: the decays as loaded, or e^g
+  float *e_read, *e_written;           // [16][keys]: what rows of q and k are multiplied by where they read and write the state
+  float *e_edge, *e_kept;              // [keys]
+  float *read_q, *read_k, *written_k;  // [16][keys]: q · e_read, k · e_read and k · e_written
+  float *moving_q, *moving_k;          // [16][keys]: rows that decay from position to position
+
   // For the backward pass only; null otherwise.
   float *grad_output, *grad_u, *grad_target;  // [16][values]: of output · scale, u, and β (v − Sᵀk)
   float* left_v;                              // [values][16]
   float *grad_q, *grad_k, *grad_written;      // [16][keys]: of q, of k where the state is read, and of k where it is written
   float *grad_qk, *grad_kk;                   // [16][16]: of pairs of q and k, and of pairs of k
   float* states;                              // [kCheckpoint / 16][state]: before each chunk between two checkpoints
+
+  // For both only; null otherwise.
+  float* grad_stored;  // [16][keys]: of k where it is written, through the state after the chunk
+  float* grad_kept;    // [keys]: of e_kept, times e_kept
+  float* grad_itself;  // [16]: of pairs of q and k of the same position
 
   RecurrentScratch(const RecurrentHeadParams& p, bool backward, ScratchCutter& cut)
       : keys(padded(p.key_dim)), values(padded(p.value_dim)) {
@@ -40,9 +52,15 @@ struct RecurrentScratch {
     take(kChunkRows * kChunkRows, pairs_qk, pairs_kk, decays, factors);
     take(kChunkRows, g, sums, e, e_rest, beta, scales, read_factors, inverse_q, inverse_k);
     products = cut.take(kChunkRows * widest);
+    const int64_t features = p.feature_gates ? keys : 0;
+    take(kChunkRows * features, feature_g, e_read, e_written, read_q, read_k, written_k, moving_q, moving_k);
+    take(features, e_edge, e_kept);
     const int64_t rows = backward ? kChunkRows : 0;
     take(rows * values, grad_output, grad_u, grad_target, left_v);
     take(rows * keys, grad_q, grad_k, grad_written);
+    take(backward ? kChunkRows * features : 0, grad_stored);
+    take(backward ? features : 0, grad_kept);
+    take(backward && features > 0 ? kChunkRows : 0, grad_itself);
     take(rows * kChunkRows, grad_qk, grad_kk);
     states = cut.take(rows > 0 ? kCheckpoint / kChunkRows * state_size(p) : 0);
   }

@@ -65,17 +65,24 @@ template <class V, SolveOrder kOrder>
                  __attribute__((always_inline)) { solve_tile<V, kVectors, kOrder>(factors, x + c, width); });
 }
 
+// The share of a state's row that is kept: one number for all rows, or a number for each.
+inline float share_of_row(float keep, int64_t) { return keep; }
+inline float share_of_row(const float* keep, int64_t row) { return keep[row]; }
+inline float shares_from(float keep, int64_t) { return keep; }
+inline const float* shares_from(const float* keep, int64_t row) { return keep + row; }
+
 // state[r][c] = keep · state[r][c] + Σ_t a[t · rows + r] · b[t · columns + c] over the 16 positions t, for r < rows and
-// c < columns, multiples of 16.
-template <class V, int kRows, int kVectors>
-[[gnu::always_inline]] inline void update_tile(const float* a, int64_t rows, const float* b, int64_t columns, float keep,
+// c < columns, multiples of 16. `keep` is a number, or points to a number for each row.
+template <class V, int kRows, int kVectors, class Keep>
+[[gnu::always_inline]] inline void update_tile(const float* a, int64_t rows, const float* b, int64_t columns, Keep keep,
                                                float* state) {
   typename V::F sum[kRows][kVectors];
-  const auto kept = V::all(keep);
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < kRows; ++r) {
+    const auto kept = V::all(share_of_row(keep, r));
 #pragma GCC unroll 8
     for (int c = 0; c < kVectors; ++c) sum[r][c] = V::mul(kept, V::load(state + r * columns + c * V::kLanes));
+  }
   for (int64_t t = 0; t < kChunkRows; ++t) {
     typename V::F x[kVectors];
 #pragma GCC unroll 8
@@ -93,13 +100,13 @@ template <class V, int kRows, int kVectors>
     for (int c = 0; c < kVectors; ++c) V::store(state + r * columns + c * V::kLanes, sum[r][c]);
 }
 
-template <class V>
-[[gnu::noinline]] void update_state(const float* a, int64_t rows, const float* b, int64_t columns, float keep, float* state) {
+template <class V, class Keep>
+[[gnu::noinline]] void update_state(const float* a, int64_t rows, const float* b, int64_t columns, Keep keep, float* state) {
   for_each_column_tile<V>(
       columns, [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
         for_each_tile_row(
             rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
-              update_tile<V, kRows, kVectors>(a + r, rows, b + c, columns, keep, state + r * columns + c);
+              update_tile<V, kRows, kVectors>(a + r, rows, b + c, columns, shares_from(keep, r), state + r * columns + c);
             });
       });
 }

@@ -12,11 +12,13 @@ namespace {
 
 template <class V, class E>
 class RecurrentTable {
-  // Calls work(Kernel<V, E, whether the delta rule computes u>(params, scratch)).
-  template <template <class, class, bool> class Kernel, class Work>
+  // Calls work(Kernel<V, E, whether the delta rule computes u, whether each feature of the keys decays>(params, scratch)).
+  template <template <class, class, bool, bool> class Kernel, class Work>
   static void with(const RecurrentHeadParams& params, void* scratch, const Work& work) {
-    if (params.delta) work(Kernel<V, E, true>(params, scratch));
-    else work(Kernel<V, E, false>(params, scratch));
+    if (params.delta && params.feature_gates) work(Kernel<V, E, true, true>(params, scratch));
+    else if (params.delta) work(Kernel<V, E, true, false>(params, scratch));
+    else if (params.feature_gates) work(Kernel<V, E, false, true>(params, scratch));
+    else work(Kernel<V, E, false, false>(params, scratch));
   }
 
  public:
@@ -24,7 +26,8 @@ class RecurrentTable {
     return {
         name,
         [](const RecurrentHeadParams& params, bool backward) {
-          const auto step = RecurrentStep<V, E, true>::scratch_size(params), chunk = RecurrentScratch::size(params, backward);
+          const auto step = RecurrentStep<V, E, true, true>::scratch_size(params),
+                     chunk = RecurrentScratch::size(params, backward);
           return step > chunk ? step : chunk;
         },
         [](const RecurrentHeadParams& params, int64_t begin, int64_t end, void* state, void* checkpoints, void* scratch) {
