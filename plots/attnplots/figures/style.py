@@ -36,11 +36,14 @@ FAMILIES = {
     "efficient": ("#0f8f98", "#57bcc4", "#07484e"),
     "linformer": ("#a87b00", "#d3ad33", "#6b4e00"),
     "recurrent": ("#b3235f", "#e07aa4"),
+    "delta": ("#c2185b", "#f06292", "#7b1040", "#d81b7a", "#a8607f"),
+    "decay": ("#8a5a35", "#c99a6b", "#55331a", "#a9744a"),
 }
 # The families of methods whose names do not begin with the name of their family.
 MEMBERS = {
     "favor": "kernel", "rff": "kernel", "polynomial": "kernel", "taylor": "kernel",
-    "stateful": "softmax", "bi": "recurrent",
+    "stateful": "softmax", "bi": "recurrent", "gated": "delta", "kda": "delta",
+    "gla": "decay", "simple": "decay", "retnet": "decay", "lightning": "decay",
 }  # fmt: skip
 OTHER_FAMILIES = (
     ("#b3235f", "#e07aa4", "#7c0f3c"),
@@ -90,6 +93,15 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "efficient": (0, "s", True, SOLID),
     "linformer": (0, "D", True, SOLID),
     "bi-lstm": (0, "*", True, DASH_DOT),
+    "gated-delta": (0, "o", False, SOLID),
+    "kda": (2, "s", False, DASHED),
+    "delta": (1, "D", True, DASH_DOT),
+    "gated-delta-composed": (3, "o", True, DOTTED),
+    "kda-composed": (4, "s", True, DOTTED),
+    "simple-gla": (0, "P", False, SOLID),
+    "gla": (2, "v", False, DASHED),
+    "retnet": (1, "h", True, DASH_DOT),
+    "lightning": (3, "p", False, DOTTED),
 }
 
 
