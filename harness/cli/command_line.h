@@ -33,7 +33,7 @@ struct OptionTraits {
   std::string default_text = {};  // the default in words, if the initial value of the target does not say it
   char separator = '\0';          // of a list: the character that divides one word of the command line into several values
   bool required = false;
-  bool hidden = false;  // accepted, but not shown, such as a former name of an option
+  bool hidden = false;  // accepted, but not shown, such as a hook for tests
   Completion completion = Completion::nothing;
   std::string excludes = {};  // name of an option that cannot be given together with this one
   std::string needs = {};     // name of an option without which this one cannot be given

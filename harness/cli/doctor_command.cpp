@@ -144,7 +144,6 @@ int report_machine(const WorkerProgram& worker, Format format) {
 Run add_doctor_command(Command& command) {
   const auto options = std::make_shared<DoctorOptions>();
   add_format_option(command, options->format);
-  add_former_format_flag(command, options->format, Format::json);
   command.add("--noise", &options->noise, "measure how noisy the machine is instead, and say what helps");
   command.add("--seconds", &options->noise_s, "how long the noise is measured",
               {.unit = "s", .min = 0.1, .max = 3600, .needs = "--noise"});

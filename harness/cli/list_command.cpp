@@ -182,7 +182,6 @@ Run add_list_command(Command& command) {
               "beside records, and always as JSON",
               {.choices = listed_things(), .takes_others = true});
   add_format_option(command, options->format);
-  add_former_format_flag(command, options->format, Format::json);
   command.add_example("list", "shows the attention methods and their options");
   command.add_example("list linear", "shows a method in full: its options, what it can do, and how it grows");
   command.add_example("list columns --format csv", "prints the columns of a record, with units and descriptions, as CSV");

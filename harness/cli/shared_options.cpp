@@ -41,11 +41,6 @@ void add_format_option(Command& command, Format& format, std::initializer_list<F
   command.add("--format", take, "format in which the result is printed", std::move(traits));
 }
 
-void add_former_format_flag(Command& command, Format& format, Format value) {
-  const std::string name = name_of(value);
-  command.add("--" + name, [&format, value] { format = value; }, "former name of --format " + name, {.hidden = true});
-}
-
 TableFormat table_format(Format format) {
   switch (format) {
     case Format::text: return TableFormat::text;

@@ -19,8 +19,6 @@ enum class Format { text, markdown, csv, json };
 // Adds --format with these choices.
 void add_format_option(Command& command, Format& format,
                        std::initializer_list<Format> choices = {Format::text, Format::markdown, Format::csv, Format::json});
-// Adds a hidden flag such as --json, which older scripts use in place of `--format json`.
-void add_former_format_flag(Command& command, Format& format, Format value);
 // The table format of the same name. Throws std::logic_error for json, which is no format of tables.
 TableFormat table_format(Format format);
 // Prints text as safe_text() with line ends to standard output.

@@ -93,9 +93,8 @@ struct Field {
   Json before = nullptr;  // the value that cases of earlier schema versions were measured with; null for that of `follows`
 
   // For settings.
-  std::string_view section = {};     // the section of a sweep file that holds the setting
-  std::string_view former_key = {};  // "section.key" in older sweep files, where the key was not the setting's name
-  bool test_hook = false;            // for tests only; left out of requests and records unless it was set
+  std::string_view section = {};  // the section of a sweep file that holds the setting
+  bool test_hook = false;         // for tests only; left out of requests and records unless it was set
 };
 
 // Every field of Case, in the order of tables.

@@ -58,17 +58,15 @@ std::vector<std::string> setting_names(std::string_view section) {
   return names;
 }
 
-// The setting of this name, which may be a former one. Null if the section has no such setting.
+// The setting of this name. Null if the section has no such setting.
 const Field* find_setting(std::string_view section, std::string_view name) {
   for (const auto& field : fields())
-    if (field.role == FieldRole::setting &&
-        ((field.section == section && field.name == name) || field.former_key == fmt::format("{}.{}", section, name)))
-      return &field;
+    if (field.role == FieldRole::setting && field.section == section && field.name == name) return &field;
   return nullptr;
 }
 
-// The axis or setting that a key of --set names: "query_len", "deadline_s", "limits.deadline_s" or the former "limits.seconds".
-// Null if there is none.
+// The axis or setting that a key of --set names: "query_len", "deadline_s" or "limits.deadline_s". Null if there is
+// none.
 const Field* find_overridden(std::string_view key) {
   const auto dot = key.find('.');
   return dot == std::string_view::npos ? find_field(key) : find_setting(key.substr(0, dot), key.substr(dot + 1));
@@ -342,15 +340,11 @@ class SweepParser {
   }
 
   void parse_settings(const std::string& section, const toml::table& table) {
-    std::map<const Field*, std::string> seen;  // the settings so far, each with the name that the file gives it
     for (const auto& [key, value] : table) {
       const std::string name(key.str());
       const auto* field = find_setting(section, name);
       if (!field)
         fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", name, section, suggestion(name, setting_names(section))));
-      const auto [other, is_first] = seen.emplace(field, name);
-      if (!is_first)
-        fail(key.source(), fmt::format("[{}] sets {} twice, as '{}' and as '{}'", section, field->name, other->second, name));
       parse_setting(*field, section + "." + name, value);
     }
   }

@@ -14,8 +14,7 @@
 //   [published]
 //   file = "published/figure1.csv"  # path from the folder of the sweep file; see published.h
 //
-// Axes and settings have the names that fields() declares. Former names of settings (limits.memory, limits.seconds,
-// timing.seconds, …), which older sweep files have, can still be read.
+// Axes and settings have the names that fields() declares.
 #pragma once
 
 #include <optional>

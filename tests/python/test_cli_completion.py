@@ -59,7 +59,6 @@ def test_the_completed_options_are_those_of_the_help(complete, attnbench, comman
     )
     offered = complete(command, "--")
     assert offered == sorted({*documented, "--worker", "--torch", "--version"})
-    assert "--json" not in offered
     assert complete("--worker", "x", command, "-") == offered
 
 

@@ -159,7 +159,7 @@ def test_cases_that_no_build_supports_are_left_out(attnbench, build_of, tmp_path
     def gate(outcome, code):
         answer = json.dumps({"outcome": outcome, "failure_kind": "x", "reason": "not here"})
         one = build_of(plan=f"answer '{{}}'; answer '{answer}'", verify="good; good")
-        words = ["--base", one, "--candidate", one, "-q", "--json"]
+        words = ["--base", one, "--candidate", one, "-q", "--format", "json"]
         return attnbench("gate", suite, *words, code=code)
 
     assert verdicts(gate("skipped", PASS))[1] == {"linear": "pass"}

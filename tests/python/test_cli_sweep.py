@@ -342,11 +342,6 @@ def test_an_unknown_method_is_an_error_that_suggests_the_nearest(canned, sweep):
         ("timing.min_samples=11", "min_samples", [11]),
         ("timing.noise_target=0.5", "noise_target", [0.5]),
         ("time_budget_s=3", "time_budget_s", [3]),
-        # These are former names of settings.
-        ("limits.memory=4 GiB", "memory_limit_bytes", [2**32]),
-        ("limits.seconds=7.5", "deadline_s", [7.5]),
-        ("timing.warmup=0.25", "warmup_s", [0.25]),
-        ("timing.seconds=3", "time_budget_s", [3]),
     ],
 )
 def test_set_replaces_an_axis_or_a_setting(canned, sweep, setting, column, values):

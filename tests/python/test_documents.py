@@ -26,7 +26,7 @@ AFTER_QUICKSTART = ["docs/tutorial.md", "docs/python-methods.md"]
 # Options of `gate` for one small case, with margins so wide that it passes on a noisy machine.
 ONE_CASE = (
     "--looks 8 --set method=linear --set protocol=forward --set query_len=64"
-    " --set timing.seconds=0.02 --min-shift 3 --margin 30"
+    " --set timing.time_budget_s=0.02 --min-shift 3 --margin 30"
 )
 
 # By command: what is run instead (None: nothing), and the reason. A command that ends in "*" stands

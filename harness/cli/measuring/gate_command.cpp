@@ -208,8 +208,6 @@ Run add_gate_command(Command& command) {
   command.add("--seed", &suite.seed, "seed of the order in which cases and builds run, and of resampling",
               {.default_text = "random"});
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
-  add_former_format_flag(command, options->format, Format::markdown);
-  add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, suite.quiet);
   command.add_example("gate ci --base origin/main", "compares this build with a git revision, which is built first");
   command.add_example("gate ci --base origin/main --quick", "the same in less than a minute, where that is enough to decide");

@@ -140,7 +140,6 @@ Run add_measure_command(Command& command) {
   for (const auto& field : fields()) add_field_option(command, options, completed, field);
   add_like_option(command, options->like);
   add_format_option(command, options->format);
-  add_former_format_flag(command, options->format, Format::json);
   command.add("--verbose", &options->verbose, "print every value of the record that is no list", {.short_name = "-v"});
   add_forked_option(command, options->forked);
   command.add_example("measure linear --query-len 4096 --causal",

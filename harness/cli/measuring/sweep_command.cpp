@@ -288,7 +288,6 @@ Run add_sweep_command(Command& command) {
   add_forked_option(command, options->forked);
   command.add("--dry-run", &options->dry_run, "list the cases with their predicted time and memory, and run none");
   add_format_option(command, options->format);
-  add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);
   command.add("--verbose", &options->verbose, "print more about each case, and a row for each skipped one",
               {.short_name = "-v", .excludes = "--quiet"});

@@ -190,7 +190,6 @@ Run add_verify_command(Command& command) {
       "after so long a worker is ended, and the case that it verifies has failed; without --quick each method has its own worker",
       {.unit = "s", .min = 1, .max = 86400});
   add_format_option(command, options->format);
-  add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);
   command.add("--verbose", &options->verbose, "show the rows that agree and the unsupported ones, too", {.short_name = "-v"});
   command.add_example("verify --quick", "compares every method with the float64 reference in a few seconds");

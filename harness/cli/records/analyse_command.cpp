@@ -421,7 +421,6 @@ Run add_analyse_command(Command& command) {
               {.placeholder = "SIZES", .separator = ','});
   command.add("--all", &options->all, "also show every row and every comparison that cannot tell, and why");
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
-  add_former_format_flag(command, options->format, Format::json);
   add_charts_option(command, options->charts);
   command.add_example("analyse results/figure1/*/",
                       "shows how time and memory grow, from which length on a method needs less than another, "

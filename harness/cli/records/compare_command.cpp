@@ -142,7 +142,6 @@ Run add_compare_command(Command& command) {
   command.add("--fail-on", &options->fail_on, "verdicts that end the command with exit code 1 if any case has one of them",
               {.placeholder = "VERDICTS", .choices = names_for_failure(), .separator = ','});
   add_format_option(command, options->format);
-  add_former_format_flag(command, options->format, Format::json);
   command.add_example(
       "compare before/ after/ --fail-on slower,cannot-tell",
       "says for each case whether it is slower, faster or equivalent in after/, and fails unless all are at least as fast");

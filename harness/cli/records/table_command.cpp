@@ -56,7 +56,6 @@ Run add_table_command(Command& command) {
   command.add(
       "--all", [options] { options->rows = Rows::all; }, "also show a row for each skipped case");
   add_format_option(command, options->format);
-  add_former_format_flag(command, options->format, Format::json);
   add_charts_option(command, options->charts);
   command.add_example("table results/figure1",
                       "says which method is faster, and shows time, memory, error and outcome of every case that ran");

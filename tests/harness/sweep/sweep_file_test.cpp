@@ -134,29 +134,24 @@ TEST(SweepFile, EqualCasesAreListedOnce) {
   EXPECT_EQ(expand(axes("query_len = 512\nkey_len = [512, 300]\nbatch = \"16/query_len\"")).size(), 2u);
 }
 
-TEST(SweepFile, SettingsMayHaveTheirFormerNames) {
-  for (const auto* settings :
-       {"[limits]\nmemory_limit_bytes = \"11 GiB\"\ndeadline_s = 7\n[timing]\nwarmup_s = 0\nmin_samples = 9\nnoise_target = 0.5\n"
-        "time_budget_s = 3.25\nprocesses = 3\ninjected_slowdown_percent = 2\n",
-        "[limits]\nmemory = \"11 GiB\"\nseconds = 7\n[timing]\nwarmup = 0\nmin_samples = 9\nnoise_target = 0.5\nseconds = 3.25\n"
-        "processes = 3\ninjected_slowdown = 2\n"}) {
-    const auto c = expand(axes("") + settings)[0];
-    EXPECT_EQ(c.memory_limit_bytes, int64_t{11} << 30);
-    EXPECT_EQ(c.deadline_s, 7);
-    EXPECT_EQ(c.warmup_s, 0);
-    EXPECT_EQ(c.min_samples, 9);
-    EXPECT_EQ(c.noise_target, 0.5);
-    EXPECT_EQ(c.time_budget_s, 3.25);
-    EXPECT_EQ(c.processes, 3);
-    EXPECT_EQ(c.injected_slowdown_percent, 2);
-  }
+TEST(SweepFile, SettingsAreRead) {
+  const auto c = expand(axes("") +
+                        "[limits]\nmemory_limit_bytes = \"11 GiB\"\ndeadline_s = 7\n[timing]\nwarmup_s = 0\nmin_samples = 9\n"
+                        "noise_target = 0.5\ntime_budget_s = 3.25\nprocesses = 3\ninjected_slowdown_percent = 2\n")[0];
+  EXPECT_EQ(c.memory_limit_bytes, int64_t{11} << 30);
+  EXPECT_EQ(c.deadline_s, 7);
+  EXPECT_EQ(c.warmup_s, 0);
+  EXPECT_EQ(c.min_samples, 9);
+  EXPECT_EQ(c.noise_target, 0.5);
+  EXPECT_EQ(c.time_budget_s, 3.25);
+  EXPECT_EQ(c.processes, 3);
+  EXPECT_EQ(c.injected_slowdown_percent, 2);
   EXPECT_EQ(expand(axes("") + "[limits]\nmemory_limit_bytes = 5000\n")[0].memory_limit_bytes, 5000);
 }
 
 TEST(SweepFile, ASettingTwiceOrInAnotherSectionIsRefused) {
-  EXPECT_EQ(refusal(axes("") + "[limits]\nseconds = 7\ndeadline_s = 8\n"),
-            ":5:1: [limits] sets deadline_s twice, as 'deadline_s' and as 'seconds'");
-  EXPECT_CONTAINS(refusal(axes("") + "[timing]\nmemory = 7\n"), ":5:1: unknown key 'memory' in [timing]");
+  EXPECT_CONTAINS(refusal(axes("") + "[limits]\ndeadline_s = 7\ndeadline_s = 8\n"), "deadline_s");
+  EXPECT_CONTAINS(refusal(axes("") + "[timing]\nmemory_limit_bytes = 7\n"), ":5:1: unknown key 'memory_limit_bytes' in [timing]");
   EXPECT_CONTAINS(refusal(axes("") + "[timing]\ndeadline_s = 7\n"), ":5:1: unknown key 'deadline_s' in [timing]");
 }
 
@@ -206,16 +201,6 @@ TEST(SweepOverrides, SetReplacesASettingByItsNameWithOrWithoutItsSection) {
   }
   for (const auto* key : {"deadline_s", "limits.deadline_s"}) EXPECT_EQ(with(key, "0.5").deadline_s, 0.5);
   for (const auto* key : {"min_samples", "timing.min_samples"}) EXPECT_EQ(with(key, "50").min_samples, 50);
-}
-
-TEST(SweepOverrides, SettingsMayHaveTheirFormerNames) {
-  const auto with = [&](const char* key, const char* value) { return expand(axes(""), {{}, {{key, value}}})[0]; };
-  EXPECT_EQ(with("limits.memory", "4 GiB").memory_limit_bytes, int64_t{4} << 30);
-  EXPECT_EQ(with("limits.memory", "\"4 GiB\"").memory_limit_bytes, int64_t{4} << 30);
-  EXPECT_EQ(with("limits.memory", "4096").memory_limit_bytes, 4096);
-  EXPECT_EQ(with("limits.seconds", "0.5").deadline_s, 0.5);
-  EXPECT_EQ(with("timing.seconds", "3").time_budget_s, 3);
-  EXPECT_EQ(with("timing.warmup", "0.5").warmup_s, 0.5);
 }
 
 TEST(SweepOverrides, TheLastOfSeveralOverridesOfAnAxisHolds) {
