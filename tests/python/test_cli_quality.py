@@ -29,7 +29,7 @@ def write_safetensors(path, arrays):
 
 def small(*more, length=LENGTH):
     sizes = ["--heads", HEADS, "--query-len", length, "--head-dim", DIM]
-    return [*map(str, sizes), "--threads", "1", "--warmup-s", "0", "--time-budget-s", "0", "--format", "json", *more]
+    return [*map(str, sizes), "--threads", "1", "--warmup-s", "0", "--time-budget-s", "0", *more]
 
 
 def softmax_rows(arrays, length=LENGTH):
