@@ -280,7 +280,7 @@ def pack_module(build: Path, folder: Path) -> None:
 
 def pack_tests(folder: Path) -> None:
     folder.mkdir()
-    shutil.copyfile(ROOT / "tests/python/test_operators_cuda.py", folder / "test_operators_cuda.py")
+    shutil.copyfile(ROOT / "tests/python/operators/test_operators_cuda.py", folder / "test_operators_cuda.py")
     for package in TEST_PACKAGES:
         try:
             files = importlib.metadata.files(package) or []

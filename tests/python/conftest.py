@@ -24,6 +24,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# Tests of one folder use helpers of another.
+sys.path.extend(str(folder) for folder in sorted(Path(__file__).parent.iterdir()) if folder.is_dir())
+
 # Inductor's cache is off, because it does not notice when the schema of an operator changes.
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
 

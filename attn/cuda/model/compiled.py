@@ -4,7 +4,7 @@
     attn/cuda/model/compiled.py           compares the compiled kernels with budgets.csv
     attn/cuda/model/compiled.py --renew   writes budgets.csv from the compiled kernels
 
-It needs nvcc and cuobjdump, but no GPU. tests/python/test_cuda_model.py runs the comparison.
+It needs nvcc and cuobjdump, but no GPU. tests/python/operators/test_cuda_model.py runs the comparison.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-// Tests of the copy task's loss. tests/python/test_experiments.py compares it with PyTorch's cross entropy.
+// Tests of the copy task's loss. tests/python/experiments/test_experiments.py compares it with PyTorch's cross entropy.
 #include "experiments/losses/copy_loss.h"
 
 #include <ATen/ATen.h>

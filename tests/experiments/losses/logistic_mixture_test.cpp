@@ -1,4 +1,4 @@
-// Tests of the logistic mixture. tests/python/test_experiments.py compares it with SciPy.
+// Tests of the logistic mixture. tests/python/experiments/test_experiments.py compares it with SciPy.
 #include "experiments/losses/logistic_mixture.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests of multi-head attention. tests/python/test_experiments.py compares its numbers with PyTorch's.
+// Tests of multi-head attention. tests/python/experiments/test_experiments.py compares its numbers with PyTorch's.
 #include "experiments/nn/attention.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests of the Bi-LSTM. tests/python/test_experiments.py compares its numbers with PyTorch's.
+// Tests of the Bi-LSTM. tests/python/experiments/test_experiments.py compares its numbers with PyTorch's.
 #include "experiments/nn/bi_lstm.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests of RAdam and of clipping. tests/python/test_experiments.py compares their numbers with PyTorch's.
+// Tests of RAdam and of clipping. tests/python/experiments/test_experiments.py compares their numbers with PyTorch's.
 #include "experiments/optim/radam.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tests of learning-rate schedules. tests/python/test_experiments.py compares them with PyTorch's.
+// Tests of learning-rate schedules. tests/python/experiments/test_experiments.py compares them with PyTorch's.
 #include "experiments/optim/schedule.h"
 
 #include <c10/util/Exception.h>

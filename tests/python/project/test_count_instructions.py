@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 SPEC = importlib.util.spec_from_file_location("count_instructions", REPOSITORY / "attn/cuda/count_instructions.py")
 count_instructions = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(count_instructions)

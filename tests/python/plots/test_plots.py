@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PLOTS = ROOT / "plots"
 # By script that draws several sheets: the ends of their names for every_outcome() in both passes.
 SHEETS = {

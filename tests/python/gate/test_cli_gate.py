@@ -403,7 +403,7 @@ def test_calibration_estimates_false_alarms_and_the_share_of_slowdowns_found(
     assert "the worker died of signal 11" in failed.stderr
 
 
-RECORDED = Path(__file__).resolve().parents[2] / "results/gate/intel-r-xeon-r-processor-2-threads/calibration.json"
+RECORDED = Path(__file__).resolve().parents[3] / "results/gate/intel-r-xeon-r-processor-2-threads/calibration.json"
 
 
 def test_a_calibration_can_be_computed_again_from_its_recordings(attnbench, tmp_path):
