@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "attn/implementations.h"
@@ -36,13 +37,15 @@ const std::vector<InputSpec>& AttentionMethod::inputs() const {
 
 Problem AttentionMethod::checked_problem_of(const Inputs& inputs) const {
   const auto& read = this->inputs();
-  const auto problem = problem_of(inputs, read);
+  std::vector<InputSpec> checked;
+  checked.reserve(std::size(kInputs));
   for (const auto& spec : kInputs) {
     const bool is_read = std::any_of(read.begin(), read.end(), [&](const InputSpec& one) { return one.member == spec.member; });
-    TORCH_CHECK_VALUE(is_read || !(inputs.*spec.member).defined() || spec.required, label(), " does not read the input ",
-                      spec.name);
+    const bool is_given = (inputs.*spec.member).defined();
+    TORCH_CHECK_VALUE(is_read || !is_given || spec.required, label(), " does not read the input ", spec.name);
+    if (is_read || is_given) checked.push_back(spec);
   }
-  return problem;
+  return problem_of(inputs, checked);
 }
 
 Cost cost_with_repeated_heads(const Cost& of_all_heads, const Problem& p, Protocol protocol) {

@@ -198,7 +198,8 @@ class AttentionMethod {
   void ran(std::string implementation) { implementation_ = std::move(implementation); }
 
  private:
-  // problem_of(inputs), after the check of the further tensors that the method reads. A tensor that it does not read is an error.
+  // problem_of(inputs), after the check of the further tensors that the method reads. A tensor that it does not read is an
+  // error, except for k, which then must agree with the others.
   Problem checked_problem_of(const Inputs& inputs) const;
   void check_tokens(const DecodingState& state, const Inputs& tokens) const;
   void check_room(const DecodingState& state, int64_t tokens) const;

@@ -455,7 +455,9 @@ TEST_P(EveryMethod, InvalidArgumentsAreNamed) {
     return message_of<c10::ValueError>([&] { method->forward(a, b, c, mask); });
   };
   EXPECT_CONTAINS(refusal({}, k, v), "q is not defined");
-  EXPECT_CONTAINS(refusal(q, {}, v), "k is not defined");
+  if (!GetParam().starts_with("lsh")) {
+    EXPECT_CONTAINS(refusal(q, {}, v), "k is not defined");
+  }
   EXPECT_CONTAINS(refusal(q, k, {}), "v is not defined");
   EXPECT_CONTAINS(refusal(tensor({3, 5, 4}), k, v), "q has shape [3, 5, 4], expected [batch, heads, length, dim]");
   EXPECT_CONTAINS(refusal(q, tensor({2, 3, 7, 4, 1}), v), "k has shape [2, 3, 7, 4, 1], expected");
