@@ -40,10 +40,12 @@ Problem AttentionMethod::checked_problem_of(const Inputs& inputs) const {
   std::vector<InputSpec> checked;
   checked.reserve(std::size(kInputs));
   for (const auto& spec : kInputs) {
-    const bool is_read = std::any_of(read.begin(), read.end(), [&](const InputSpec& one) { return one.member == spec.member; });
+    // The method may declare the tensor with another shape.
+    const auto own = std::find_if(read.begin(), read.end(), [&](const InputSpec& one) { return one.member == spec.member; });
     const bool is_given = (inputs.*spec.member).defined();
-    TORCH_CHECK_VALUE(is_read || !is_given || spec.required, label(), " does not read the input ", spec.name);
-    if (is_read || is_given) checked.push_back(spec);
+    TORCH_CHECK_VALUE(own != read.end() || !is_given || spec.required, label(), " does not read the input ", spec.name);
+    if (own != read.end()) checked.push_back(*own);
+    else if (is_given) checked.push_back(spec);
   }
   return problem_of(inputs, checked);
 }
