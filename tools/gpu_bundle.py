@@ -40,7 +40,7 @@ OF_TORCH = re.compile(r"lib(torch[a-z_]*|c10[a-z_]*|gomp[-a-z0-9]*|cudart)\.so(\
 TEST_PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 LEXERS = ("__init__", "_mapping", "python", "diff")  # of pygments, which pytest imports
 SOURCES_OF_MODULE = ("forking.cpp", "interpreter.cpp", "python_method.cpp")
-LIBRARIES_OF_MODULE = ("libworker.a", "libschema.a", "libstatistics.a")
+LIBRARIES_OF_MODULE = ("libworker.a", "libschema.a", "libmachine.a", "libstatistics.a")
 
 
 class BundleError(Exception):

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
         linear_attention_step,
         lsh_attention,
     )
-    from attnbench.gated_delta import GatedDeltaNet, GatedDeltaNetCache
-    from attnbench.nn import CausalLMLayer, LinearAttention, LSHAttention
+    from attnbench.nn import CausalLMLayer, GatedDeltaNet, GatedDeltaNetCache, LinearAttention, LSHAttention
 
 __all__ = [
     "CausalLMLayer",
@@ -50,8 +49,8 @@ __all__ = [
 # without it.
 _DEFINED_IN = {
     "CausalLMLayer": "nn",
-    "GatedDeltaNet": "gated_delta",
-    "GatedDeltaNetCache": "gated_delta",
+    "GatedDeltaNet": "nn",
+    "GatedDeltaNetCache": "nn",
     "LSHAttention": "nn",
     "LinearAttention": "nn",
     "LinearAttentionState": "functional",

@@ -195,7 +195,7 @@ def module_step(options: Options) -> Step:
         f'-DATTNBENCH_TORCH_VERSION="{bundle_facts(options.bundle)["torch"]["version"]}"',
         "-I", str(folder / "include"), "-isystem", str(torch / "include"),
         "-isystem", str(torch / "include/torch/csrc/api/include"), "-isystem", str(header.parent),
-        str(source), *(str(folder / name) for name in ("libworker.a", "libschema.a", "libstatistics.a")),
+        str(source), *(str(folder / name) for name in ("libworker.a", "libschema.a", "libmachine.a", "libstatistics.a")),
         "-L", str(options.bundle / "attnbench/lib"), "-l:libattn.so", "-L", str(torch / "lib"), "-ltorch_python", "-ltorch_cpu", "-lc10",
         "-L", str(about.get("libdir") or "."), f"-l:{about.get('library')}", f"-Wl,-rpath,{about.get('libdir')}",
         "-Wl,--allow-shlib-undefined", "-o", str(options.module),

@@ -33,8 +33,8 @@ MINE = {
 
 
 def package_folder(name):
-    spec = importlib.util.find_spec(name)
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    spec = importlib.util.find_spec(name)  # without an origin it is any folder of this name
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def arguments(node, also_by_keyword=False):
