@@ -1,4 +1,5 @@
-// Tests of the transformer encoder and its models. tests/python/experiments/test_experiments.py compares their numbers with PyTorch's.
+// Tests of the transformer encoder and its models. tests/python/experiments/test_experiments.py compares their numbers with
+// PyTorch's.
 #include "experiments/nn/transformer.h"
 
 #include <ATen/ATen.h>
