@@ -4,7 +4,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "attn/implementations.h"
@@ -37,16 +36,16 @@ const std::vector<InputSpec>& AttentionMethod::inputs() const {
 
 Problem AttentionMethod::checked_problem_of(const Inputs& inputs) const {
   const auto& read = this->inputs();
-  std::vector<InputSpec> checked;
-  checked.reserve(std::size(kInputs));
+  const InputSpec* ignored = nullptr;
   for (const auto& spec : kInputs) {
-    // The method may declare the tensor with another shape.
-    const auto own = std::find_if(read.begin(), read.end(), [&](const InputSpec& one) { return one.member == spec.member; });
-    const bool is_given = (inputs.*spec.member).defined();
-    TORCH_CHECK_VALUE(own != read.end() || !is_given || spec.required, label(), " does not read the input ", spec.name);
-    if (own != read.end()) checked.push_back(*own);
-    else if (is_given) checked.push_back(spec);
+    const auto is_spec = [&](const InputSpec& one) { return one.member == spec.member; };
+    if (!(inputs.*spec.member).defined() || std::any_of(read.begin(), read.end(), is_spec)) continue;
+    TORCH_CHECK_VALUE(spec.required, label(), " does not read the input ", spec.name);
+    ignored = &spec;
   }
+  if (!ignored) return problem_of(inputs, read);
+  auto checked = read;
+  checked.insert(checked.begin() + 1, *ignored);  // keys stand between q and v, as in the table
   return problem_of(inputs, checked);
 }
 

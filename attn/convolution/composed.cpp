@@ -1,11 +1,10 @@
 #include "attn/convolution/composed.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <vector>
+
+#include "attn/operators/composition.h"
 
 namespace attn {
 namespace {
@@ -55,32 +54,15 @@ ConvolutionResults composed_convolution_forward(const ConvolutionArguments& a) {
 
 ConvolutionGradients composed_convolution_backward(const ConvolutionArguments& a, const Tensor& grad_output,
                                                    const Tensor& grad_final_state) {
-  // The dispatcher is below autograd here, where nothing is recorded.
-  const auto dispatch = c10::impl::tls_local_dispatch_key_set();
-  const c10::impl::ForceDispatchKeyGuard above_autograd(dispatch.included_,
-                                                        dispatch.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  const at::AutoGradMode enabled(true);
   auto copies = a;
-  std::vector<Tensor> leaves;
-  const auto watch = [&](Tensor& x) {
-    x = x.detach().requires_grad_(true);
-    leaves.push_back(x);
-  };
-  watch(copies.x), watch(copies.weight);
+  std::vector<Tensor*> inputs{&copies.x, &copies.weight};
   for (auto* optional : {&copies.bias, &copies.initial_state})
-    if (*optional) watch(**optional);
-  const auto results = composed_convolution_forward(copies);
-  std::vector<Tensor> outputs, gradients;
-  const auto add = [&](const Tensor& result, const Tensor& gradient) {
-    if (gradient.defined() && result.requires_grad()) outputs.push_back(result), gradients.push_back(gradient);
+    if (*optional) inputs.push_back(&**optional);
+  const auto forward = [&] {
+    const auto results = composed_convolution_forward(copies);
+    return std::vector<Tensor>{results.output, results.final_state};
   };
-  add(results.output, grad_output), add(results.final_state, grad_final_state);
-  auto found = outputs.empty()
-                   ? std::vector<Tensor>(leaves.size())
-                   : torch::autograd::grad(outputs, leaves, gradients, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
-                                           /*allow_unused=*/true);
-  for (size_t i = 0; i < found.size(); ++i)
-    if (!found[i].defined()) found[i] = at::zeros_like(leaves[i]);
+  const auto found = gradients_of_composition(inputs, forward, {grad_output, grad_final_state});
   auto next = found.begin() + 2;
   ConvolutionGradients all{found[0], found[1], {}, {}};
   if (a.bias) all.bias = *next++;

@@ -1,15 +1,13 @@
 #include "attn/recurrent/composed.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "attn/operators/composition.h"
 #include "attn/recurrent/definition.h"
 
 namespace attn {
@@ -110,33 +108,15 @@ RecurrentResults composed_recurrent_forward(const RecurrentArguments& a) {
 
 RecurrentGradients composed_recurrent_backward(const RecurrentArguments& a, const Tensor& grad_output,
                                                const Tensor& grad_final_state) {
-  // The dispatcher is below autograd here, where nothing is recorded.
-  const auto dispatch = c10::impl::tls_local_dispatch_key_set();
-  const c10::impl::ForceDispatchKeyGuard above_autograd(dispatch.included_,
-                                                        dispatch.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  const at::AutoGradMode enabled(true);
   auto copies = a;
-  std::vector<Tensor> leaves;
-  const auto watch = [&](Tensor& x) {
-    x = x.detach().requires_grad_(true);
-    leaves.push_back(x);
-  };
-  watch(copies.q), watch(copies.k), watch(copies.v);
+  std::vector<Tensor*> inputs{&copies.q, &copies.k, &copies.v};
   for (auto* optional : {&copies.g, &copies.beta, &copies.initial_state})
-    if (*optional) watch(**optional);
-  const auto results = composed_recurrent_forward(copies);
-  std::vector<Tensor> outputs, gradients;
-  // Without positions the output depends on nothing.
-  const auto add = [&](const Tensor& result, const Tensor& gradient) {
-    if (gradient.defined() && result.requires_grad()) outputs.push_back(result), gradients.push_back(gradient);
+    if (*optional) inputs.push_back(&**optional);
+  const auto forward = [&] {
+    const auto results = composed_recurrent_forward(copies);
+    return std::vector<Tensor>{results.output, results.final_state};
   };
-  add(results.output, grad_output), add(results.final_state, grad_final_state);
-  auto found = outputs.empty()
-                   ? Tensors(leaves.size())
-                   : torch::autograd::grad(outputs, leaves, gradients, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
-                                           /*allow_unused=*/true);
-  for (size_t i = 0; i < found.size(); ++i)
-    if (!found[i].defined()) found[i] = at::zeros_like(leaves[i]);
+  const auto found = gradients_of_composition(inputs, forward, {grad_output, grad_final_state});
   auto next = found.begin() + 3;
   RecurrentGradients all{found[0], found[1], found[2], {}, {}, {}};
   if (a.g) all.g = *next++;
