@@ -47,11 +47,12 @@ void TensorChecks::check(const char* name, const at::Tensor& x, const char* shap
                     " is ", dtype_name(dtype_));
   TORCH_CHECK_VALUE(!dtype || x.scalar_type() == *dtype, prefix_, name, " is ", dtype_name(x.scalar_type()), ", expected ",
                     dtype_name(*dtype), " beside ", first_name_, " in ", dtype_name(dtype_));
-  for (int64_t i = 0; i < axes; ++i) {
+  const auto sizes = x.sym_sizes();
+  for (size_t i = 0; i < sizes.size(); ++i) {
     auto& axis = axes_.at(size_t(shape[i] - 'A'));
-    if (!axis.from) axis = {x.sym_size(i), name};
-    TORCH_CHECK_VALUE(x.sym_size(i) == axis.size, prefix_, name, " has ", word_of_axis(shape[i]), " ", x.sym_size(i),
-                      ", expected ", axis.size, " as in ", axis.from);
+    if (!axis.from) axis = {sizes[i], name};
+    TORCH_CHECK_VALUE(sizes[i] == axis.size, prefix_, name, " has ", word_of_axis(shape[i]), " ", sizes[i], ", expected ",
+                      axis.size, " as in ", axis.from);
   }
 }
 

@@ -54,10 +54,11 @@ void Problem::validate() const {
   check_min("heads", heads, 1);
   check_min("kv_heads", kv_heads, 0);
   check_min("value_heads", value_heads, 0);
+  const auto output_heads = output_head_count();
   for (const auto& [field, count] :
        {std::pair{"heads", heads}, {"kv_heads", key_head_count()}, {"value_heads", value_head_count()}})
-    check_field(output_head_count() % count == 0, field, "problem: ", field, " = ", count, ", expected a divisor of ",
-                output_head_count(), ", the largest of heads, kv_heads and value_heads");
+    check_field(count == output_heads || output_heads % count == 0, field, "problem: ", field, " = ", count,
+                ", expected a divisor of ", output_heads, ", the largest of heads, kv_heads and value_heads");
   check_min("query_len", query_len, 1);
   check_min("key_len", key_len, 1);
   check_min("head_dim", head_dim, 1);

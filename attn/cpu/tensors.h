@@ -15,8 +15,10 @@ inline at::Tensor with_dense_rows(const at::Tensor& x) { return x.stride(3) == 1
 // The rows of one (batch entry, head) of x [B,H,T,dim], where index = batch entry · H + head; null for an undefined tensor.
 inline Rows rows_of_head(const at::Tensor& x, int64_t index) {
   if (!x.defined()) return {};
-  const auto batch = index / x.size(1), head = index % x.size(1);
-  return {static_cast<char*>(x.data_ptr()) + int64_t(x.element_size()) * (batch * x.stride(0) + head * x.stride(1)), x.stride(2)};
+  // A decoding step asks for the rows of every head, so sizes and strides are read in one piece each.
+  const auto strides = x.strides();
+  const auto heads = x.sizes()[1], batch = index / heads, head = index % heads;
+  return {static_cast<char*>(x.data_ptr()) + int64_t(x.element_size()) * (batch * strides[0] + head * strides[1]), strides[2]};
 }
 
 // `numbers` elements of scratch memory for each of LibTorch's threads.

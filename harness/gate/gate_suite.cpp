@@ -7,10 +7,12 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "attn/method_name.h"
 #include "harness/gate/case_labels.h"
@@ -289,14 +291,20 @@ void GateSuite::count_instructions() {
   // from what it prints, not from its file.
   const std::vector<std::string> valgrind = {"valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
                                              "--collect-atstart=no", "--toggle-collect=attnbench_counted_calls"};
-  for (auto& suite_case : cases_)
+  const auto count_on = [&](const Side& side, const SuiteCase& suite_case) {
+    auto counted = side.worker;
+    counted.launcher.insert(counted.launcher.end(), valgrind.begin(), valgrind.end());
+    return run_worker(counted, "count", portable_request(case_of(suite_case, side)), 100 * suite_case.c.deadline_s);
+  };
+  for (auto& suite_case : cases_) {
+    if (!suite_case.is_compared()) continue;
+    note(fmt::format("counting {}", suite_case.name));
+    // Another process that runs at the same time changes no count.
+    std::vector<std::future<WorkerAnswer>> answers;
+    for (const auto& side : sides_)
+      answers.push_back(std::async(std::launch::async, [&, &side = side] { return count_on(side, suite_case); }));
     for (size_t s = 0; s < sides_.size(); ++s) {
-      if (!suite_case.is_compared()) continue;
-      note(fmt::format("counting {} on the {}", suite_case.name, sides_[s].name));
-      auto counted = sides_[s].worker;
-      counted.launcher.insert(counted.launcher.end(), valgrind.begin(), valgrind.end());
-      const auto answer =
-          run_worker(counted, "count", portable_request(case_of(suite_case, sides_[s])), 100 * suite_case.c.deadline_s);
+      const auto answer = answers[s].get();
       const auto record = record_of(answer, 0, 1);
       const auto count = collected_instructions(answer.diagnostics);
       if (!record.measured()) {
@@ -308,6 +316,7 @@ void GateSuite::count_instructions() {
         suite_case.sides[s].implementation = record.text("implementation");
       }
     }
+  }
 }
 
 void GateSuite::note(const std::string& text) const {

@@ -71,6 +71,25 @@ std::vector<int> cores_first(const std::vector<int>& processors, const std::vect
   return ordered;
 }
 
+int64_t last_level_cache_bytes(const std::vector<int>& processors, const std::string& folder) {
+  int last_level = 0;
+  std::map<std::string, int64_t> bytes_of_cache;  // by the processors that share it
+  for (const int processor : processors)
+    for (int index = 0;; ++index) {
+      const auto cache = folder + "/cpu" + std::to_string(processor) + "/cache/index" + std::to_string(index) + "/";
+      std::ifstream level_file(cache + "level"), size_file(cache + "size"), shared_file(cache + "shared_cpu_list");
+      int level = 0;
+      int64_t kib = 0;
+      std::string shared;
+      if (!(level_file >> level && size_file >> kib && shared_file >> shared)) break;
+      if (level > last_level) last_level = level, bytes_of_cache.clear();
+      if (level == last_level) bytes_of_cache[shared] = kib * 1024;
+    }
+  int64_t bytes = 0;
+  for (const auto& [shared_by, of_cache] : bytes_of_cache) bytes += of_cache;
+  return bytes;
+}
+
 Available memory_for_this_process() {
   int64_t bytes = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   std::ifstream meminfo("/proc/meminfo");

@@ -24,6 +24,10 @@ std::vector<int> available_processor_numbers();
 // "0-1".
 std::vector<int> cores_first(const std::vector<int>& processors, const std::vector<std::string>& sibling_lists);
 
+// The bytes of the last-level caches of these processors together, of which each counts once. `folder` describes the processors
+// as Linux does. 0 where it does not describe their caches.
+int64_t last_level_cache_bytes(const std::vector<int>& processors, const std::string& folder = "/sys/devices/system/cpu");
+
 // The bytes that can be allocated without swapping and within the memory limits of the control groups; at least 1.
 Available memory_for_this_process();
 int64_t available_memory_bytes();

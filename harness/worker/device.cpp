@@ -52,11 +52,7 @@ const GpuModule& gpu_module() {
   return module;
 }
 
-bool returned_gpu = false;
-
 }  // namespace
-
-bool gpu_in_use() { return returned_gpu; }
 
 FoundDevice find_device(const std::string& name) {
   if (name == "cpu") return {&cpu_device(), ""};
@@ -65,7 +61,6 @@ FoundDevice find_device(const std::string& name) {
   if (!module.why_none.empty()) return {nullptr, module.why_none};
   const char* why = "";
   auto* const device = module.device(&why);
-  returned_gpu = returned_gpu || device;
   return {device, device ? "" : why};
 }
 

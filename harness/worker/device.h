@@ -85,9 +85,6 @@ struct FoundDevice {
 // in the column `gpu`.
 FoundDevice find_device(const std::string& name);
 
-// Whether find_device() has returned a GPU.
-bool gpu_in_use();
-
 // Measures the ceilings of the GPU. Returns GpuCeilings as JSON, or {"unavailable": reason} if there is no GPU.
 Json gpu_ceilings();
 

@@ -67,11 +67,11 @@ Record count(const Case& c, const WorkerContext& context) {
     on_one_thread.threads = 1;
     const auto subject = prepare(on_one_thread, context, record);
     if (!subject) return;
-    const auto inputs = subject->make_inputs(subject->problem);
-    const auto call = [&] { subject->protocol->call(*subject->method, inputs); };
+    const auto calls = slowed_down_count(kCountedCalls, c.injected_slowdown_percent);
+    const auto call = subject->protocol->repeated(*subject, 1 + calls);
     call();  // what a method initialises in its first call must not be counted
     record.set("implementation", subject->method->implementation());
-    attnbench_counted_calls(call, slowed_down_count(kCountedCalls, c.injected_slowdown_percent));
+    attnbench_counted_calls(call, calls);
     record.set("outcome", outcome::measured);
   });
   return record;

@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -81,8 +80,7 @@ int64_t bytes_beyond_caches(int64_t min, int64_t max) {
   // A small share of the memory, because a control group kills a process that uses more than its limit.
   max = std::max(min / 8, std::min(max, available_memory_bytes() / 8));
   min = std::min(min, max);
-  const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or less if the system does not know it
-  return std::clamp<int64_t>(2 * last_level, min, max);
+  return std::clamp(2 * last_level_cache_bytes(available_processor_numbers()), min, max);
 }
 
 Device& cpu_device() {

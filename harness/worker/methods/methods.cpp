@@ -112,8 +112,6 @@ std::string method_digest(const std::string& text) {
   return found == digests().end() ? "" : found->second;
 }
 
-bool python_in_use() { return !digests().empty(); }
-
 std::string python_version() { return python_module().version(); }
 
 fs::path torch_library() {

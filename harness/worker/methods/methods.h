@@ -22,11 +22,9 @@ std::shared_ptr<attn::AttentionMethod> make_method(const std::string& text, cons
 // make_method() has made.
 std::string method_digest(const std::string& text);
 
-// The version of the Python interpreter and of its torch, such as "3.11.7, torch 2.11.0". Only if python_in_use().
+// The version of the Python interpreter and of its torch, such as "3.11.7, torch 2.11.0". Only where this process has opened the
+// file of a Python method.
 std::string python_version();
-
-// Whether this process has opened the file of a Python method.
-bool python_in_use();
 
 // The path by which this process has loaded the library of LibTorch; empty if it is not known.
 std::filesystem::path torch_library();

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -208,6 +209,14 @@ class Decode final : public MeasuringProtocol {
 
   Results call(attn::AttentionMethod&, const CallInputs&) const override {
     TORCH_CHECK_VALUE(false, "protocol decode has no call on whole sequences, only steps of a decoding state");
+  }
+
+  std::function<void()> repeated(const Subject& subject, int64_t most) const override {
+    const auto round = std::make_shared<Round>(subject, subject.make_inputs(extended(subject.problem, most)), most);
+    return [round] {
+      const at::NoGradGuard no_grad;
+      round->step();
+    };
   }
 
   attn::Problem largest_problem(const attn::Problem& problem) const override { return extended(problem, kStepsPerRound); }

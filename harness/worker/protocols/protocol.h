@@ -47,6 +47,10 @@ class MeasuringProtocol {
   // Makes one call on whole sequences. Throws c10::ValueError for a protocol without such a call.
   virtual Results call(attn::AttentionMethod& method, const CallInputs& inputs) const = 0;
 
+  // What makes the calls whose instructions are counted: each call of the result is one call of the method, or one step. It can
+  // be called `most` times, and refers to the subject.
+  virtual std::function<void()> repeated(const Subject& subject, int64_t most) const = 0;
+
   // `min_samples` is the setting of that name.
   virtual MinCalls min_calls(int64_t min_samples) const = 0;
 

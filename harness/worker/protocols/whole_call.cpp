@@ -142,6 +142,10 @@ void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record
   record.set("outcome", outcome::measured);
 }
 
+std::function<void()> WholeCall::repeated(const Subject& subject, int64_t) const {
+  return [this, &subject, inputs = subject.make_inputs(subject.problem)] { call(*subject.method, inputs); };
+}
+
 void WholeCall::verify(const Subject& subject, Record& record) const {
   set_up(subject, subject.problem, record);
   const auto inputs = subject.make_inputs(subject.problem);

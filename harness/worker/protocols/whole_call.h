@@ -21,6 +21,7 @@ class WholeCall : public MeasuringProtocol {
  public:
   // Besides the samples there is one call each in step 2, in the warm-up of step 3, in step 4 and in step 5.
   MinCalls min_calls(int64_t min_samples) const override { return {min_samples, 4}; }
+  std::function<void()> repeated(const Subject& subject, int64_t most) const override;
   void verify(const Subject& subject, Record& record) const override;
   void measure(const Subject& subject, const Sampling& sampling, Record& record) const override;
 

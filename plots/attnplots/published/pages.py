@@ -222,8 +222,8 @@ def repeat_sentences(root: Path) -> list[str]:
     return [
         f"`sweeps/repeat.toml` ran twice. Of its {len(compared)} ratios, each the time of a method divided by that of `sdpa`, "
         f"{close} changed by at most {WITHIN} %; the worst, of `{case['method']}` at N = {case['query_len']}, changed by "
-        f"{worst:.1f} %. `attnbench compare` calls {equivalent} equivalent within {WITHIN} % and "
-        f"{different or 'none'} different.",
+        f"{worst:.1f} %. `attnbench compare` finds {equivalent} equivalent within {WITHIN} % and {different or 'none'} different, "
+        f"and cannot tell for {len(compared) - equivalent - different}.",
     ]
 
 

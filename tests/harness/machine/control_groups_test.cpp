@@ -1,13 +1,11 @@
-// Tests of the limits of control groups, on made trees of files, and of the order of processors.
+// Tests of the limits of control groups, on made trees of files.
 #include "harness/machine/control_groups.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
-#include <vector>
 
-#include "harness/machine/machine.h"
 #include "tests/support/temp_folder.h"
 
 namespace attnbench {
@@ -102,12 +100,6 @@ TEST_F(ControlGroupsTest, ControllersOfVersionOneAreFoundByTheirMounts) {
   EXPECT_FALSE(read().processors());
   write("sys/fs/cgroup/cpu,cpuacct/quota/cpu.cfs_quota_us", "150000\n");
   EXPECT_EQ(read().processors().value().value, 1.5);
-}
-
-TEST(Machine, ProcessorsOfDifferentCoresComeFirst) {
-  EXPECT_EQ(cores_first({0, 1, 2, 3}, {"0-1", "0-1", "2-3", "2-3"}), (std::vector<int>{0, 2, 1, 3}));
-  EXPECT_EQ(cores_first({0, 1, 4, 5}, {"0,4", "1,5", "0,4", "1,5"}), (std::vector<int>{0, 1, 4, 5}));
-  EXPECT_EQ(cores_first({2, 3, 7}, {"", "", ""}), (std::vector<int>{2, 3, 7}));
 }
 
 TEST_F(ControlGroupsTest, TheSmallestQuotaOfProcessorsCounts) {
