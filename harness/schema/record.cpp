@@ -217,10 +217,6 @@ std::vector<Column> declare() {
       {"quality_of_zero_row_error_median", number, "", "quality",
        "for comparison: quality_row_error_median of an output of zeros"},
       {"quality_not_scored", text, "", "quality", "why the record has no quality, for example because the method is learned"},
-      {"approximation_error", number, "", "quality",
-       "in records of schema version 5 and older: distance of the output from the attention that the method approximates, "
-       "relative "
-       "to that (Frobenius norms, over the checked rows, with those that see a single key)"},
       {"diagnostics", named_numbers, "", "quality",
        "what the method reports about itself, by names that the method declares; a table has a column for each"},
 
@@ -346,29 +342,6 @@ bool is_not_finite(const Json& value) { return value.is_number_float() && !std::
 
 const Json kNull;
 
-// Early records of schema version 6, and those before it, have "none: KIND: REASON" in ratio_pairing where the baseline was not
-// measured, before the pairings of other processes of the case, as in "none: crashed: the worker died; turns".
-void split_former_pairing(Record& record) {
-  constexpr std::string_view none = "none: ";
-  auto reason = record.text("ratio_pairing");
-  if (!reason.starts_with(none)) return;
-  reason.erase(0, none.size());
-  Json pairing;
-  for (const std::string_view known : {"; processes; turns", "; processes", "; turns"})
-    if (reason.ends_with(known)) {
-      pairing = known.substr(2);
-      reason.resize(reason.size() - known.size());
-      break;
-    }
-  record.set("ratio_pairing", std::move(pairing));
-  // The two reasons that no failure has begin with several words.
-  if (const auto colon = reason.find(": "); colon < reason.find(' ')) {
-    record.set("ratio_failure_kind", reason.substr(0, colon));
-    reason.erase(0, colon + 2);
-  }
-  record.set("ratio_reason", std::move(reason));
-}
-
 }  // namespace
 
 std::string_view type_name(ColumnType type) {
@@ -386,21 +359,6 @@ const Column* find_column(std::string_view name) {
   return at == kNoColumn ? nullptr : &column_at(at);
 }
 
-const std::vector<FormerName>& former_names() {
-  static const std::vector<FormerName> all = {
-      {"gpu_clock_least_mhz", "gpu_clock_min_mhz", false}, {"lsh_bucket_mean", "lsh_bucket_mean", true},
-      {"lsh_bucket_skew", "lsh_bucket_skew", true},        {"lsh_top16_share", "lsh_top16_share", true},
-      {"lsh_mass_covered", "lsh_mass_covered", true},      {"rff_least_denominator", "rff_min_denominator", true},
-  };
-  return all;
-}
-
-const FormerName* find_former_name(std::string_view name) {
-  for (const auto& renamed : former_names())
-    if (renamed.former == name) return &renamed;
-  return nullptr;
-}
-
 Record::Record(const Case& c) {
   set("schema_version", kSchemaVersion);
   const auto values = attnbench::to_json(c);
@@ -414,34 +372,22 @@ Record Record::parse(Json json) {
   if (found != json.end() && !found->is_null() && !found->is_number_integer())
     refuse("schema_version", *found, ColumnType::integer);
   const int64_t version = found != json.end() && !found->is_null() ? found->get<int64_t>() : kSchemaVersion;
-  if (version < 1 || version > kSchemaVersion)
-    throw std::invalid_argument("schema_version = " + std::to_string(version) + ", expected 1 to " +
-                                std::to_string(kSchemaVersion) + ", which this build understands");
+  if (version < kOldestSchemaVersion || version > kSchemaVersion)
+    throw std::invalid_argument("schema_version = " + std::to_string(version) + ", expected " +
+                                std::to_string(kOldestSchemaVersion) + " to " + std::to_string(kSchemaVersion) +
+                                ", which this build understands");
   Record record;
-  auto moved = Json::object();  // the diagnostics that were columns of their own in earlier schema versions
   // Records are written in the order of the columns, so that most names need not be looked for.
   size_t next = 0;
   for (auto& [name, value] : json.get_ref<Json::object_t&>()) {
     const auto at = next < columns().size() && columns()[next].name == name ? next : index_of(name);
-    if (at != kNoColumn) {
-      record.set_at(at, std::move(value));
-      next = at + 1;
-      continue;
-    }
-    const auto* former = find_former_name(name);
-    if (former && former->is_diagnostic) {
-      if (!value.is_null() && !value.is_number()) refuse(name, value, ColumnType::number);
-      moved[former->current] = value;
-      continue;
-    }
-    record.set(former ? std::string_view(former->current) : name, std::move(value));
+    if (at == kNoColumn) throw std::invalid_argument("a record has no column '" + name + "'");
+    record.set_at(at, std::move(value));
+    next = at + 1;
   }
-  if (record.has("diagnostics")) moved.update(record.get("diagnostics"));
-  record.set("diagnostics", moved);
   for (const auto& axis : fields())
     if (version < axis.since && !record.has(axis.name))
       record.set(axis.name, axis.before.is_null() ? record.get(axis.follows) : axis.before);
-  split_former_pairing(record);
   return record;
 }
 

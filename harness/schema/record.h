@@ -9,11 +9,8 @@
 
 namespace attnbench {
 
-// Version 2 added the axis `inputs` and the columns of decoding states and of quality. Version 3 added the axes `allocation` and
-// `graph` and the columns of a GPU's clocks. Version 4 moved the numbers that a method reports about itself into the column
-// `diagnostics`. Version 6 added the axis `concentration`, and replaced the column `approximation_error` by those that begin with
-// `quality_`.
-constexpr int64_t kSchemaVersion = 7;
+// Records of version 6 are read as well; version 7 added the axes `kv_heads`, `value_heads` and `decay_positions`.
+constexpr int64_t kSchemaVersion = 7, kOldestSchemaVersion = 6;
 
 // `named_numbers` is a JSON object whose values are numbers, such as {"lsh_bucket_mean": 12.5}.
 enum class ColumnType { text, integer, number, boolean, numbers, named_numbers };
@@ -31,16 +28,6 @@ struct Column {
 const std::vector<Column>& columns();
 // Null when there is no such column. Also finds the test hooks, which columns() leaves out.
 const Column* find_column(std::string_view name);
-
-// A column of an earlier schema version that has another name now, or became a diagnostic.
-struct FormerName {
-  std::string former;
-  std::string current;
-  bool is_diagnostic;  // whether `current` names a diagnostic instead of a column
-};
-const std::vector<FormerName>& former_names();
-// Null when no earlier column had this name.
-const FormerName* find_former_name(std::string_view name);
 
 // How far from a time or ratio its interval reaches, divided by the value, at the most usual: about nine tenths of the intervals
 // of the runs in results/repeat reach less far. A value is called noisy if its interval reaches further, and further than
@@ -74,10 +61,9 @@ class Record {
   Record() = default;
   // A record that holds the schema version and the fields of this case, and nothing else.
   explicit Record(const Case& c);
-  // Reads a record of this schema version or of an earlier one, whose columns get their current names; axes that did not exist
-  // yet get the value Field::before, and the options of methods their current names. A ratio_pairing that begins with "none: ",
-  // as records had it once, becomes ratio_failure_kind and ratio_reason. Throws std::invalid_argument that names a version from
-  // the future, an unknown column, or the column whose value has another type.
+  // Reads a record of kOldestSchemaVersion or a later version. Axes that did not exist yet get the value Field::before, and
+  // options of methods get their current names. Throws std::invalid_argument that names another version, an unknown column, or
+  // the column whose value has another type.
   static Record parse(Json json);
 
   // Null erases the value. So do a number that is not finite, an empty object of named numbers, and the default of a test hook.

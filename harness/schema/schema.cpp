@@ -63,9 +63,6 @@ Json schema_json(const Json& diagnostics) {
     if (field.role == FieldRole::axis) json["training"]["axes"].push_back(field.name);
   for (const auto& column : training_columns()) json["training"]["columns"].push_back(json_of(column));
   json["diagnostics"] = diagnostics;
-  json["former_names"] = Json::object();
-  for (const auto& [former, current, is_diagnostic] : former_names())
-    json["former_names"][former] = (is_diagnostic ? "diagnostics." : "") + current;
   json["former_options"] = Json::array();
   for (const auto& [method, former, current] : attn::kFormerOptions)
     json["former_options"].push_back({{"method", method}, {"former", former}, {"current", current}});

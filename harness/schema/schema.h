@@ -16,12 +16,11 @@ Json columns_json(const Json& diagnostics);
 // The default of a field. Null where the value must be given, follows another field or depends on the machine.
 Json default_json(const Field& field);
 
-// {"schema_version": 4,
+// {"schema_version": 7,
 //  "axes": [{"name", "type", "unit", "description", "choices", "default", "kind", "compared", "follows", "before"}, …],
 //  "columns": [{"name", "type", "unit", "group", "description"}, …],
 //  "training": {"axes": ["task", "method", …], "columns": [{"name", "type", "unit", "group", "description"}, …]},
 //  "diagnostics": [{"name", "unit", "description", "methods"}, …],
-//  "former_names": {"gpu_clock_least_mhz": "gpu_clock_min_mhz", "lsh_bucket_mean": "diagnostics.lsh_bucket_mean", …},
 //  "former_options": [{"method", "former", "current"}, …]}
 //
 // Axes are in the order of their columns. `default` is null where the value must be given, follows another axis or depends on

@@ -29,6 +29,8 @@ sys.path.extend(str(folder) for folder in sorted(Path(__file__).parent.iterdir()
 
 # Inductor's cache is off, because it does not notice when the schema of an operator changes.
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+# Threads that wait do not spin, which would take the processors from the other tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # The Python package of the checkout, for the tests and for the programs that they start.
 PACKAGE_FOLDER = str(ROOT / "python")

@@ -270,12 +270,9 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
   for (const auto& column : known) known_names.push_back(column.name);
 
   TextTable table;
-  std::vector<std::string> current_names;
   for (const auto& name : names) {
-    const auto* former = find_former_name(name);
-    const auto& current = current_names.emplace_back(former ? former->current : name);
-    const auto* column = find_column(current);
-    if (!column && !former && std::find(known_names.begin(), known_names.end(), name) == known_names.end())
+    const auto* column = find_column(name);
+    if (!column && std::find(known_names.begin(), known_names.end(), name) == known_names.end())
       throw UsageError(fmt::format("unknown column '{}'{}", name, suggestion(name, known_names)));
     // A name that is no column is the name of a diagnostic, and diagnostics are numbers.
     const bool number = !column || column->type == ColumnType::integer || column->type == ColumnType::number;
@@ -284,7 +281,7 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
   table.answer_with(names);
   for (const auto* record : all) {
     std::vector<std::string> cells;
-    for (const auto& name : current_names) cells.push_back(plain_text(record->get(name)));
+    for (const auto& name : names) cells.push_back(plain_text(record->get(name)));
     table.add_row(std::move(cells));
   }
   return table;

@@ -442,7 +442,7 @@ TEST(RecordsCsv, HasAColumnForEachDiagnostic) {
   const auto& header = rows[0].cells;
   const auto at = size_t(std::find(header.begin(), header.end(), "lsh_bucket_mean") - header.begin());
   ASSERT_LT(at + 1, header.size());
-  EXPECT_EQ(header[at - 1], "approximation_error");
+  EXPECT_EQ(header[at - 1], "quality_not_scored");
   EXPECT_EQ(header[at + 1], "'=depth") << "without the quote, a spreadsheet takes it for a formula";
   for (const auto& [row, cells] : {std::pair{1, std::pair{"", ""}}, {2, {"12.5", ""}}, {3, {"", "2"}}}) {
     EXPECT_EQ(rows[size_t(row)].cells[at], cells.first);

@@ -128,12 +128,12 @@ TEST(Record, UnknownColumnsAreRefused) {
 }
 
 TEST(Record, ANewerSchemaIsRefused) {
-  EXPECT_EQ(
-      message_of<std::invalid_argument>([] {
-        Record::parse({{"schema_version", kSchemaVersion + 1}, {"method", "linear"}});
-      }),
-      fmt::format("schema_version = {}, expected 1 to {}, which this build understands", kSchemaVersion + 1, kSchemaVersion));
-  EXPECT_THROW(Record::parse({{"schema_version", 0}}), std::invalid_argument);
+  EXPECT_EQ(message_of<std::invalid_argument>([] {
+              Record::parse({{"schema_version", kSchemaVersion + 1}, {"method", "linear"}});
+            }),
+            fmt::format("schema_version = {}, expected {} to {}, which this build understands", kSchemaVersion + 1,
+                        kOldestSchemaVersion, kSchemaVersion));
+  EXPECT_THROW(Record::parse({{"schema_version", kOldestSchemaVersion - 1}}), std::invalid_argument);
   EXPECT_THROW(Record::parse({{"schema_version", "4"}}), std::invalid_argument);
 }
 
@@ -144,29 +144,14 @@ TEST(Record, AnOlderRecordWithoutLaterColumnsCanBeRead) {
   EXPECT_EQ(record.text("reason"), "");
 }
 
-// Records of schema version 1 have no column `inputs`, and all were measured with normal inputs. Such a record has the same case
-// as a later record whose `inputs` are "normal".
-TEST(Record, InputsOfTheFirstSchemaAreNormal) {
-  const auto c = some_case();
-  auto json = Record(c).to_json();
-  json["schema_version"] = 1;
-  for (const bool null : {true, false}) {
-    if (null) json["inputs"] = nullptr;
-    else json.erase("inputs");
-    const auto record = Record::parse(json);
-    EXPECT_EQ(record.text("inputs"), "normal");
-    EXPECT_EQ(record.key(), case_key(to_json(c)));
-    EXPECT_EQ(record.get("schema_version"), 1);
-  }
-  // The answer of a worker has no schema version. No default is filled in, since it would replace the value of the case that the
-  // answer is merged into.
-  auto other = c;
-  other.inputs = "clustered";
-  Record record(other);
+// The answer of a worker has no schema version. No default is filled in, since it would replace the value of the case that the
+// answer is merged into.
+TEST(Record, AnAnswerWithoutAVersionGetsNoFormerValues) {
+  auto c = some_case();
+  c.decay_positions = 5;
+  Record record(c);
   record.merge(Record::parse({{"outcome", "measured"}, {"schema_version", nullptr}}));
-  EXPECT_EQ(record.text("inputs"), "clustered");
-  json["schema_version"] = kSchemaVersion;
-  EXPECT_FALSE(Record::parse(json).has("inputs"));
+  EXPECT_EQ(record.number("decay_positions"), 5);
 }
 
 TEST(Record, AnAxisThatIsNewerThanTheRecordGetsItsFormerValue) {
@@ -209,47 +194,12 @@ TEST(Record, DiagnosticsThatAreNotFiniteAreLeftOut) {
   EXPECT_FALSE(record.has("diagnostics"));
 }
 
-// The gate runs workers of earlier builds, whose answers have no schema version.
-TEST(Record, FormerColumnNamesAreReadInEverySchemaVersion) {
-  for (const auto& version : {Json(2), Json(3), Json(kSchemaVersion), Json(nullptr)}) {
-    Json json = {{"schema_version", version}, {"lsh_bucket_mean", 12.5}, {"lsh_bucket_skew", nullptr}};
-    json["rff_least_denominator"] = 0.25;
-    json["gpu_clock_least_mhz"] = 1200;
-    const auto record = Record::parse(json);
-    EXPECT_EQ(record.get("diagnostics"), Json({{"lsh_bucket_mean", 12.5}, {"rff_min_denominator", 0.25}}));
-    EXPECT_EQ(record.number("gpu_clock_min_mhz"), 1200);
-    EXPECT_FALSE(record.to_json().contains("lsh_bucket_mean"));
-  }
-  EXPECT_EQ(message_of<std::invalid_argument>([] {
-              Record::parse({{"lsh_bucket_mean", "12"}});
-            }),
-            "column lsh_bucket_mean = \"12\", expected number");
-  const Json both = {{"lsh_bucket_mean", 1}, {"lsh_bucket_skew", 3}, {"diagnostics", {{"lsh_bucket_mean", 2}}}};
-  EXPECT_EQ(Record::parse(both).get("diagnostics"), Json({{"lsh_bucket_mean", 2}, {"lsh_bucket_skew", 3}}));
-}
-
 TEST(Record, FormerOptionsOfMethodsAreReadUnderTheirCurrentNames) {
   const auto former = Record::parse({{"method", "linear:kernel=avx2"}, {"baseline", "linear:kernel=portable query_len=8"}});
   EXPECT_EQ(former.text("method"), "linear:implementation=avx2");
   EXPECT_EQ(former.text("baseline"), "linear:implementation=portable query_len=8");
   EXPECT_EQ(former.key(), Record::parse({{"method", "linear:implementation=avx2"}}).key());
   EXPECT_EQ(Record::parse({{"reason", "linear:kernel=avx2"}}).text("reason"), "linear:kernel=avx2") << "it names no method";
-}
-
-TEST(Record, APairingThatHoldsAReasonIsReadIntoColumnsOfItsOwn) {
-  const auto parsed = [](const char* pairing) {
-    const auto record = Record::parse({{"schema_version", 6}, {"method", "linear"}, {"ratio_pairing", pairing}});
-    return std::vector<std::string>{record.text("ratio_pairing"), record.text("ratio_failure_kind"), record.text("ratio_reason")};
-  };
-  using Texts = std::vector<std::string>;
-  EXPECT_EQ(parsed("turns"), (Texts{"turns", "", ""}));
-  EXPECT_EQ(parsed("processes; turns"), (Texts{"processes; turns", "", ""}));
-  EXPECT_EQ(parsed("none: crashed: signal: 11"), (Texts{"", "crashed", "signal: 11"}));
-  EXPECT_EQ(parsed("none: oom: no memory; turns"), (Texts{"turns", "oom", "no memory"}));
-  EXPECT_EQ(parsed("none: oom: no memory; processes; turns"), (Texts{"processes; turns", "oom", "no memory"}));
-  EXPECT_EQ(parsed("none: beside the baseline, the case failed: crashed: x"),
-            (Texts{"", "", "beside the baseline, the case failed: crashed: x"}));
-  EXPECT_EQ(parsed("none: it ended before its first sample"), (Texts{"", "", "it ended before its first sample"}));
 }
 
 TEST(Record, TheKindOfItsFailureSaysWhetherThePlanRefusesTheCase) {
@@ -263,20 +213,11 @@ TEST(Record, TheKindOfItsFailureSaysWhetherThePlanRefusesTheCase) {
   EXPECT_FALSE(record.is_refused());
 }
 
-TEST(Record, EveryFormerNameLeadsToACurrentName) {
-  for (const auto& [former, current, is_diagnostic] : former_names()) {
-    EXPECT_EQ(find_column(former), nullptr) << former;
-    EXPECT_EQ(find_column(current) != nullptr, !is_diagnostic) << current;
-    EXPECT_EQ(find_former_name(former)->current, current);
-  }
-  EXPECT_EQ(find_former_name("time_median_ms"), nullptr);
-}
-
 TEST(Record, TestHooksAreInTheRecordOnlyWhenTheyAreSet) {
   auto c = some_case();
   auto json = Record(c).to_json();
   EXPECT_FALSE(json.contains("injected_slowdown_percent"));
-  json["injected_slowdown_percent"] = 0.0;  // records of schema version 3 always have this column
+  json["injected_slowdown_percent"] = 0.0;
   EXPECT_FALSE(Record::parse(json).has("injected_slowdown_percent"));
   c.injected_slowdown_percent = 10;
   const auto slowed = Record::parse(Json::parse(Record(c).to_json().dump()));
@@ -298,7 +239,7 @@ TEST(TableColumns, HaveAColumnForEachDiagnosticAndForEachTestHookThatIsSet) {
   second.set("diagnostics", {{"c", 1}, {"a", 2}});
   second.set("injected_slowdown_percent", 3);
   auto expected = ordinary;
-  const auto after = std::find(expected.begin(), expected.end(), "approximation_error");
+  const auto after = std::find(expected.begin(), expected.end(), "quality_not_scored");
   ASSERT_NE(after, expected.end());
   const std::vector<std::string> added = {"b", "a", "c"};
   expected.insert(after + 1, added.begin(), added.end());

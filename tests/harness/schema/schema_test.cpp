@@ -60,8 +60,6 @@ TEST(Schema, HasEveryColumnThatARecordMayHave) {
   for (const auto& [name, value] : json.items()) written.push_back(name);
   EXPECT_EQ(names_of(schema["columns"]), written);
   EXPECT_EQ(schema["diagnostics"], kDiagnostics);
-  for (const auto& [former, current, is_diagnostic] : former_names())
-    EXPECT_EQ(schema["former_names"][former], is_diagnostic ? "diagnostics." + current : current);
   const Json option = {{"method", "linear"}, {"former", "kernel"}, {"current", "implementation"}};
   EXPECT_EQ(std::count(schema["former_options"].begin(), schema["former_options"].end(), option), 1);
 }
