@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from attnplots.records.records import RecordsError, short
+from attnplots.records.json_lines import RecordsError, short
 from attnplots.records.text import count_of
 
 FILE_NAME = "environment.json"

@@ -57,7 +57,7 @@ def describe(records: Records, ceilings: Ceilings | GpuCeilings) -> dict[str, Sh
         sheets.setdefault((record["protocol"], str(record.get("dtype"))), []).append(record)
     drawn = {}
     for (protocol, dtype), found in sorted(sheets.items()):
-        rows = _rows(Records(found, records.schema))
+        rows = _rows(Records(found))
         if any(data.curves(row, RATE) for row in rows):
             drawn[f"{PASSES[protocol]}-{dtype}"] = _sheet(rows, dtype, ceilings, left_out)
     if not drawn:

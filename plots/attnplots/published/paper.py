@@ -102,7 +102,7 @@ def _size(folder: Path) -> int:
     if (folder / records.FILE_NAME).exists():
         return sum(record["outcome"] == "measured" for record in records.load(folder))
     if (folder / trainings.FILE_NAME).exists():
-        return len(trainings.load_points(folder)[0])
+        return len(trainings.load_points(folder))
     return 0
 
 

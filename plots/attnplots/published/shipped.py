@@ -80,7 +80,7 @@ def sweeps(root: Path) -> list[Folder]:
     for path in _own_folders(root):
         if (path / records.FILE_NAME).exists():
             name, machine = path.relative_to(root).parts[:2]
-            found.append(Folder(path, name, machine, records.read(path)))
+            found.append(Folder(path, name, machine, records.load(path)))
     return found
 
 
@@ -114,9 +114,9 @@ class _Checker:
     def check_folder(self, folder: Folder) -> None:
         own = [record for record in folder.records if not record.get("external_source")]
         versions = sorted({record.get("schema_version", 0) for record in own})
-        if not (len(versions) <= 1 and all(COMPLETE_SINCE <= v <= schema.KNOWN_VERSION for v in versions)):
+        if not (len(versions) <= 1 and all(COMPLETE_SINCE <= v <= schema.current().version for v in versions)):
             shown = " and ".join(map(str, versions))
-            self.add(folder.path, f"schema version {shown}, expected {schema.KNOWN_VERSION}")
+            self.add(folder.path, f"schema version {shown}, expected {schema.current().version}")
         if any(record.get("dirty") for record in own):
             self.add(folder.path, "measured by a build with uncommitted changes")
         few = [
@@ -146,7 +146,7 @@ class _Checker:
             for record in folder.records:
                 if record["outcome"] != "measured" or record.get("external_source"):
                     continue
-                key = (folder.machine, records.identity(record, folder.records.schema))
+                key = (folder.machine, records.identity(record))
                 other, shared = first.setdefault(key, (folder, record))
                 if other.name == folder.name:
                     continue

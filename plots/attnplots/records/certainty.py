@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from attnplots.records import schema
 from attnplots.records.records import Record
-from attnplots.records.schema import USUAL_REACH
 from attnplots.records.text import count_of
 
 # What an interval covers, by the value of the column `time_ci_scope`, as notes say it.
@@ -61,7 +61,7 @@ def doubts(record: Record, median: str, low: str, high: str) -> list[str]:
 
 def noise_limit(record: Record) -> float:
     """The distance of a bound from its value, relative to the value, beyond which it is noisy."""
-    return max(USUAL_REACH, record.get("noise_target") or 0)
+    return max(schema.current().usual_reach, record.get("noise_target") or 0)
 
 
 def _reach(value: float, bounds: list[float]) -> float:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from attnplots.records import certainty
+from attnplots.records import certainty, schema
 from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.rows import Length, Measure, method_text
 
@@ -39,7 +39,7 @@ class Factors:
         timed = [r for r in records if r["outcome"] == "measured" and r.get("time_per_sample_ms")]
         baselines = {str(r["baseline"]) for r in timed if r.get("baseline")}
         wanted = baselines.pop() if len(baselines) == 1 else rival
-        self._axes = [axis.name for axis in records.schema.axes if axis.name != "method"]
+        self._axes = [axis.name for axis in schema.current().axes if axis.name != "method"]
         self._times = {self._setting(r): float(r["time_per_sample_ms"]) for r in timed if r["method"] == wanted}
         self.name = wanted if self._times else ""
 

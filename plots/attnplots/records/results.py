@@ -15,7 +15,8 @@ from typing import Any
 
 from attnplots.records import environment, records, trainings
 from attnplots.records.environment import Environment
-from attnplots.records.records import Record, RecordsError, json_lines, short
+from attnplots.records.json_lines import RecordsError, json_lines, short
+from attnplots.records.records import Record
 from attnplots.records.text import printable
 
 Row = dict[str, Any]
@@ -101,8 +102,7 @@ def _sweep(folder: Path) -> list[Row]:
 
 
 def _trainings(folder: Path) -> list[Row]:
-    ended, _ = trainings.load_ended(folder)
-    return [line | {"source": TRAININGS, "dataset": _dataset(line)} for line in ended]
+    return [line | {"source": TRAININGS, "dataset": _dataset(line)} for line in trainings.load_ended(folder)]
 
 
 def _dataset(line: Record) -> str:

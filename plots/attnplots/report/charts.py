@@ -13,7 +13,7 @@ from typing import Any
 import altair as alt
 
 from attnplots.figures import style
-from attnplots.records import ratios
+from attnplots.records import ratios, schema
 from attnplots.records import rows as data
 from attnplots.records.records import Record, Records
 from attnplots.records.words import varying
@@ -206,7 +206,7 @@ def _path(corners: Sequence[tuple[float, float]]) -> str:
 def facets(records: Records) -> list[Facet]:
     """The axes with several values other than the method and the lengths, with those values on that
     are shown at first."""
-    lengths = [axis.name for axis in records.schema.axes if axis.kind == "length"]
+    lengths = [axis.name for axis in schema.current().axes if axis.kind == "length"]
     names = [n for n in ["protocol", *varying(records)] if n not in lengths and len(_values(records, n)) > 1]
     found = []
     for name in names:

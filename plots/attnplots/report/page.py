@@ -26,7 +26,6 @@ from attnplots.records import rows as data
 from attnplots.records.environment import Environment
 from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.rows import method_text, size_text
-from attnplots.records.schema import COPY
 from attnplots.records.text import count_of, printable
 from attnplots.records.words import bytes_text, common_text, listed, share, span
 from attnplots.report import answers, changes, charts, folders, gates, lines
@@ -168,7 +167,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     told = lines.sweep_lines(of)
     key = f"sweep-{number}"
     columns = [column["name"] for column in told.columns]
-    together = Records([record for folder in of for record in folder.records], newest.records.schema)
+    together = Records(record for folder in of for record in folder.records)
     labels = [folder.label for folder in of]
     data["lines"][key] = vars(told)
     data["charts"][key] = charts.page_values(charts.sweep_chart(together, labels, columns)) | {"lines": key}
@@ -311,7 +310,7 @@ class Paper:
 
 
 def _paper(found: folders.Found) -> Paper:
-    published = COPY.resolve().parents[3] / "experiments" / "published"
+    published = FOLDER.resolve().parents[2] / "experiments" / "published"
     if not found.experiments or not (published / "claims.toml").exists():
         return Paper()
     rows = [row for one in found.experiments for row in results.read_folder(one.path)]

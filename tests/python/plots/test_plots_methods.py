@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from test_plots import (
     MAGIC,
-    SCHEMA,
     clear_labels,
     curves,
     drawn,
@@ -109,7 +108,7 @@ def decoding():
 def sheets(rows, describe=scaling.describe_kinds):
     """The sheets that `draw` makes of records, by their names."""
     with sheet.context():
-        drawn_sheets = figure_of(describe(records.Records(rows, SCHEMA)))
+        drawn_sheets = figure_of(describe(records.Records(rows)))
         for figure in drawn_sheets.values():
             figure.draw_without_rendering()
     return drawn_sheets
@@ -252,8 +251,8 @@ def test_methods_that_compute_the_prefix_again_do_not_squeeze_the_others():
 @pytest.mark.parametrize("width", ["column", "page"])
 def test_all_text_has_at_least_seven_points(width):
     with sheet.context(width):
-        figures = list(figure_of(scaling.describe_kinds(records.Records(methods(), SCHEMA))).values())
-        figures.append(figure_of(decode.describe(records.Records(decoding(), SCHEMA))))
+        figures = list(figure_of(scaling.describe_kinds(records.Records(methods()))).values())
+        figures.append(figure_of(decode.describe(records.Records(decoding()))))
         for figure in figures:
             figure.draw_without_rendering()
             shown = [t for t in figure.findobj() if hasattr(t, "get_fontsize") and t.get_text()]

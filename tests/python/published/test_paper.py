@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, Cli
 from matplotlib.colors import to_hex
-from test_plots import MAGIC, SCHEMA, clear_labels, entry, figure_of, measured, missing, records, sheet, texts, style
+from test_plots import MAGIC, clear_labels, entry, figure_of, measured, missing, records, sheet, texts, style
 from test_verdicts import generation, training, write
 
 grid, images, paper, paper_tables, panel, split = (
@@ -214,7 +214,7 @@ def test_a_part_counts_as_far_as_the_peak_has_room_for_it():
 
 def drawn_split(rows, width="page"):
     with sheet.context(width):
-        figure = figure_of(split.describe(records.Records(rows, SCHEMA)))
+        figure = figure_of(split.describe(records.Records(rows)))
         figure.draw_without_rendering()
     return figure
 

@@ -25,7 +25,7 @@ def certain(method, n, ms, **more):
     medians = [ms * batch_of(n) * (1 + k / 1000) for k in range(-4, 4)]
     ends = {"time_ci_low_ms": 0.99 * ms * batch_of(n), "time_ci_high_ms": 1.01 * ms * batch_of(n)}
     known = {"time_ci_scope": "across processes", "processes": 8, "process_medians_ms": medians, "noise_target": 0.02}
-    own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc123", "dirty": False, "finished_at": "2026-01-02T00:00:00Z",
+    own = {"schema_version": schema.current().version, "revision": "abc123", "dirty": False, "finished_at": "2026-01-02T00:00:00Z",
            "processors": 2, "build": "CPU Release", "torch_version": "2.11.0", "implementation": "kernel/avx512",
            "peak_extra_bytes": 2**20 * batch_of(n)}  # fmt: skip
     return complete(measured(method, n, ms) | ends | known | own | more)
@@ -33,12 +33,12 @@ def certain(method, n, ms, **more):
 
 def absent(method, n, kind, **more):
     """A record without a number."""
-    return complete(missing(method, n, kind, "skipped", schema_version=schema.KNOWN_VERSION, **more))
+    return complete(missing(method, n, kind, "skipped", schema_version=schema.current().version, **more))
 
 
 def complete(record):
     """The record with the defaults of the axes that it lacks, which the driver insists on."""
-    axes = schema.read(schema.COPY).axes
+    axes = schema.current().axes
     whole = {axis.name: axis.default for axis in axes} | record
     for axis in axes:
         if whole[axis.name] is None and axis.follows:
@@ -188,7 +188,7 @@ def test_the_factor_is_against_the_baseline_of_the_sweep_and_the_ratio_that_was_
 def test_a_row_of_what_changed_has_one_estimate(tmp_path, monkeypatch):
     """The values, the ratio and the interval of a row are those that `attnbench compare` gives, and the values divide to
     the ratio."""
-    case = {axis.name: axis.default for axis in schema.read(schema.COPY).axes} | {"method": "linear", "query_len": 512, "protocol": "forward"}
+    case = {axis.name: axis.default for axis in schema.current().axes} | {"method": "linear", "query_len": 512, "protocol": "forward"}
     said = {"differences": [], "counts": {"regression": 1}, "cases": [
         {"case": case, "a_ms": 99.0, "b_ms": 98.0, "a_value": 1.2, "b_value": 1.3, "a_estimate": 1.234, "b_estimate": 1.3574,
          "quantity": "time", "log_ratio": math.log(1.1), "interval": [0.0, 1.0], "decisive_interval": [math.log(1.08), math.log(1.12)],
@@ -293,7 +293,7 @@ def test_at_first_few_panels_are_shown():
     found = [certain("linear", n, 1.0, protocol=p, causal=c, dtype=d, heads=h)
              for n in (512, 1024) for p in ("forward", "forward_backward") for c in (False, True)
              for d in ("float32", "bfloat16") for h in (1, 2, 4)]  # fmt: skip
-    records = importlib.import_module("attnplots.records.records").Records(found, schema.read(schema.COPY))
+    records = importlib.import_module("attnplots.records.records").Records(found)
     chosen = charts.facets(records)
     assert {facet.column for facet in chosen} == {"protocol", "causal", "dtype", "heads"}
     panels = 1

@@ -19,7 +19,7 @@ RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 def record(**changes):
     """A record of eight processes as check-results expects it, with these changes."""
     ends = {"time_ci_low_ms": 0.99, "time_ci_high_ms": 1.01, "process_medians_ms": [0.97, 0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.03]}
-    own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc", "dirty": False, "finished_at": "2026-01-01T00:00:00Z"}
+    own = {"schema_version": schema.current().version, "revision": "abc", "dirty": False, "finished_at": "2026-01-01T00:00:00Z"}
     return measured("linear", 512, time_median_ms=1.0, peak_extra_bytes=1 << 20) | ends | own | changes
 
 
@@ -71,7 +71,7 @@ def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"schema_version": 3}, f"schema version 3, expected {schema.KNOWN_VERSION}"),
+        ({"schema_version": 3}, f"schema version 3, expected {schema.current().version}"),
         ({"dirty": True}, "measured by a build with uncommitted changes"),
         ({"process_medians_ms": [1.0, 1.1]}, "1 case with fewer than 8 processes, such as linear forward N=512 with 2"),
     ],
@@ -242,4 +242,4 @@ def test_what_is_called_noisy_is_what_is_unusual_in_the_repeated_runs():
                 if median and low:
                     reaches.append(max(median - low, high - median) / median)
     assert len(reaches) > 100
-    assert 0.85 < sum(reach <= schema.USUAL_REACH for reach in reaches) / len(reaches) < 0.97
+    assert 0.85 < sum(reach <= schema.current().usual_reach for reach in reaches) / len(reaches) < 0.97
