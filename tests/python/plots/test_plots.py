@@ -24,9 +24,9 @@ SHEETS = {
 COMMITTED_SHEETS = {"methods": 3, "cpu-kernels": 4}
 sys.path.insert(0, str(PLOTS))
 
-certainty, curves, entry, files, labels, records, scaling, sheet, style, ticks = (
+certainty, curves, entry, files, labels, records, scaling, schema, sheet, style, ticks = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("records.certainty", "records.rows", "entry", "marks.files", "marks.labels", "records.records", "figures.scaling", "marks.sheet", "figures.style", "figures.ticks")
+    for name in ("records.certainty", "records.rows", "entry", "marks.files", "marks.labels", "records.records", "figures.scaling", "records.schema", "marks.sheet", "figures.style", "figures.ticks")
 )
 # The figures of the times and rates of records; the others have tests of their own.
 SCRIPTS = ("cpu-kernels", "decode", "figure1", "latency", "methods", "quickstart")
@@ -57,6 +57,16 @@ def measured(method="softmax", n=512, ms=1.0, memory=2**20, **other):
         "flops": 1e9, "min_bytes": 1e6,
     }  # fmt: skip
     return record | other
+
+
+def complete(record):
+    """The record with the defaults of the axes that it lacks, which the driver insists on in records of the current schema."""
+    axes = schema.current().axes
+    whole = {axis.name: axis.default for axis in axes} | record
+    for axis in axes:
+        if whole[axis.name] is None and axis.follows:
+            whole[axis.name] = whole[axis.follows]
+    return whole
 
 
 def missing(method, n, kind, outcome="failed", **other):

@@ -23,7 +23,7 @@ def pair(method, verdict, length=None, interval=None, faster=True, own_first=Fal
     return {
         "one": one, "other": other, "quantity": "time", "differs": ["method"], "verdict": verdict,
         "length": length, "interval": interval,
-        "other_needs_less_at_first": (winner == "one") == (length is not None),
+        "other_needs_less_at_first": (winner == "one") == (length is not None), "from_length": 512.0, "to_length": 4096.0,
     }  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def test_crossovers_are_marked_with_their_intervals_above_the_times_alone(monkey
 
 def test_settings_of_which_the_same_is_said_share_a_note(monkeypatch):
     found = [r | {"protocol": p} for p in ("forward", "forward_backward") for r in rows()]
-    known = [crossovers.Crossover("linear", {"method": "linear", "protocol": p}, crossovers.NEVER, True, None, None, None)
+    known = [crossovers.parse({"crossovers": [pair("linear", "never crosses", protocol=p)]})[0]
              for p in ("forward", "forward_backward")]  # fmt: skip
     monkeypatch.setattr(crossovers, "find", lambda _: known)
     with sheet.context():
@@ -136,4 +136,4 @@ def test_the_program_computes_the_crossovers_of_a_folder(attnbench, build, tmp_p
     result = run("figure1", folder, "--out", tmp_path)
     assert result.returncode == 0 and "at every N: linear" in (tmp_path / "figure1.svg").read_text()
     bad = write(tmp_path / "bad", [with_ratio("sdpa", 512, 1.0) | {"key_lengths": None, "head_dim": None}])
-    assert f"`attnbench analyse {bad}` failed: attnbench: " in refusal("summary", bad)
+    assert f"{bad}/records.jsonl:1: not a record: " in refusal("summary", bad)

@@ -11,10 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import HANG_S, ROOT
-from test_plots import entry, measured, missing, run, write
+from test_plots import complete, entry, measured, missing, run, schema, write
 
 charts, maker = (importlib.import_module(f"attnplots.report.{name}") for name in ("charts", "page"))
-schema = importlib.import_module("attnplots.records.schema")
 REPORT = "report"
 LENGTHS = (512, 1024, 4096, 16384)
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -34,16 +33,6 @@ def certain(method, n, ms, **more):
 def absent(method, n, kind, **more):
     """A record without a number."""
     return complete(missing(method, n, kind, "skipped", schema_version=schema.current().version, **more))
-
-
-def complete(record):
-    """The record with the defaults of the axes that it lacks, which the driver insists on."""
-    axes = schema.current().axes
-    whole = {axis.name: axis.default for axis in axes} | record
-    for axis in axes:
-        if whole[axis.name] is None and axis.follows:
-            whole[axis.name] = whole[axis.follows]
-    return whole
 
 
 def batch_of(n):
@@ -444,7 +433,7 @@ def test_nothing_is_loaded_from_elsewhere(tmp_path):
     [
         (lambda path: path / "none", "no such folder; expected a folder of results"),
         (lambda path: path, "no results; expected records.jsonl or curves.jsonl or trainings.jsonl or generations.jsonl or gate.json in it or below it"),
-        (lambda path: write(path / "bad", ["[]"]), "records.jsonl:1: expected a JSON object"),
+        (lambda path: write(path / "bad", ["[]"]), "records.jsonl:1: not a record: a record is array"),
     ],
 )
 def test_what_is_no_folder_of_results_is_refused(tmp_path, make, expected):

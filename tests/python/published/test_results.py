@@ -8,10 +8,10 @@ import sys
 
 import pytest
 from conftest import ROOT, records_in
-from test_plots import PLOTS, measured
+from test_plots import PLOTS, complete, measured, schema
 
-shipped, stamps, pages, parts, schema = (
-    importlib.import_module(f"attnplots.{name}") for name in ("published.shipped", "published.stamps", "published.pages", "published.parts", "records.schema")
+crossovers, shipped, stamps, pages, parts = (
+    importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "published.shipped", "published.stamps", "published.pages", "published.parts")
 )
 RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 
@@ -20,7 +20,7 @@ def record(**changes):
     """A record of eight processes as check-results expects it, with these changes."""
     ends = {"time_ci_low_ms": 0.99, "time_ci_high_ms": 1.01, "process_medians_ms": [0.97, 0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.03]}
     own = {"schema_version": schema.current().version, "revision": "abc", "dirty": False, "finished_at": "2026-01-01T00:00:00Z"}
-    return measured("linear", 512, time_median_ms=1.0, peak_extra_bytes=1 << 20) | ends | own | changes
+    return complete(measured("linear", 512, time_median_ms=1.0, peak_extra_bytes=1 << 20) | ends | own | changes)
 
 
 def scaled(factor):
@@ -188,20 +188,20 @@ def test_pictures_are_of_the_machine_that_has_them(tmp_path):
 
 def pair(method, verdict, lower_at_first, **other):
     """A comparison of a method with sdpa, as `attnbench analyse` prints it."""
-    sides = {name: {"method": name, "protocol": "forward_backward", "device": "cpu"} for name in (method, "sdpa")}
-    one = {"one": sides[method], "other": sides["sdpa"], "other_needs_less_at_first": not lower_at_first}
-    return one | {"quantity": "time", "differs": ["method"], "verdict": verdict, "from_length": 64.0} | other
+    printed = {"one": {"method": method}, "other": {"method": "sdpa"}, "other_needs_less_at_first": not lower_at_first}
+    printed |= {"quantity": "time", "differs": ["method"], "verdict": verdict, "from_length": 64.0, "to_length": 128.0} | other
+    return crossovers.parse({"crossovers": [printed]})[0]
 
 
 def test_the_crossover_is_given_with_its_interval():
     crosses = pair("linear", "crosses", False, length=93.4, interval=[80.2, 120.0])
-    assert pages._against_baseline([crosses], "linear") == "faster from N = 93 on (95 %: 80 to 120)"
+    assert pages._against_baseline(crosses) == "faster from N = 93 on (95 %: 80 to 120)"
     crosses = pair("linear", "crosses", True, length=93.4, interval=[80.2, 120.0])
-    assert pages._against_baseline([crosses], "linear") == "slower from N = 93 on (95 %: 80 to 120)"
-    assert pages._against_baseline([pair("linear", "never crosses", True)], "linear") == "faster at every N from 64 on"
-    assert pages._against_baseline([pair("linear", "never crosses", False)], "linear") == "slower at every N from 64 on"
-    assert pages._against_baseline([pair("linear", "cannot tell", True)], "linear") == "cannot tell which is faster"
-    assert pages._against_baseline([crosses], "lsh-1") == "not compared"
+    assert pages._against_baseline(crosses) == "slower from N = 93 on (95 %: 80 to 120)"
+    assert pages._against_baseline(pair("linear", "never crosses", True)) == "faster at every N from 64 on"
+    assert pages._against_baseline(pair("linear", "never crosses", False)) == "slower at every N from 64 on"
+    assert pages._against_baseline(pair("linear", "cannot tell", True)) == "cannot tell which is faster"
+    assert pages._against_baseline(None) == "not compared"
 
 
 def timed(method, n, ms, **more):
