@@ -232,18 +232,11 @@ def page(
 
 
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Prints the report."""
-    published = root / "experiments" / "published"
+    """Prints the report. `attnbench verdicts` describes the options."""
     add_results(parser, root)
-    parser.add_argument(
-        "--claims",
-        type=Path,
-        default=published / "claims.toml",
-        metavar="FILE",
-        help="file of claims (default: experiments/published/claims.toml)",
-    )
-    parser.add_argument("--format", choices=("markdown", "text"), default="markdown", help="(default: markdown)")
-    parser.add_argument("--width", type=int, default=100, metavar="COLUMNS", help="width of text (default: 100)")
+    parser.add_argument("--claims", type=Path)
+    parser.add_argument("--format", choices=("markdown", "text"), default="markdown")
+    parser.add_argument("--width", type=int, default=100)
     options = parser.parse_args(arguments)
     # textwrap cannot wrap to less than the indentation.
     width = max(20, options.width) if options.format == "text" else None

@@ -5,7 +5,6 @@ A row has the columns of its line, and these: `folder`, where it was found; `sou
 """
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -93,11 +92,7 @@ def _read(folder: Path, file_name: str) -> list[Row]:
 
 def _sweep(folder: Path) -> list[Row]:
     """The records of a sweep, whose name is in environment.json."""
-    path = folder / environment.FILE_NAME
-    try:
-        name = str(json.loads(path.read_bytes().decode())["sweep"])
-    except (OSError, ValueError, KeyError, TypeError):
-        name = folder.parent.name  # of results/SWEEP/MACHINE
+    name = str(environment.told(folder).get("sweep") or folder.parent.name)  # of results/SWEEP/MACHINE
     return [record | {"source": name} for record in records.load(folder)]
 
 

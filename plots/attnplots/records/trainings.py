@@ -67,5 +67,5 @@ def _problem(line: object, counts: tuple[str, ...]) -> str | None:
         if column is None and value is not None:
             return f"unknown column `{name}`; expected one of the columns that `attnbench list schema` prints for trainings"
         if column and value is not None and type(value) not in TYPES[column.type]:
-            return f"expected {column.type} or null in `{name}`, found {short(value)}"
+            return f"expected a value of the type {column.type}, or null, in `{name}`, found {short(value)}"
     return None

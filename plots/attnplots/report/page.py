@@ -331,17 +331,10 @@ def _paper(found: folders.Found) -> Paper:
 
 
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Writes the page."""
-    parser.add_argument(
-        "folders", nargs="+", type=Path, metavar="DIR",
-        help="folder of a sweep or an experiment, or a folder that contains such folders. Two folders of one "
-        "sweep are compared, and more are shown as a history",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o", "--out", type=Path, default=Path("report.html"), metavar="FILE",
-        help="file to write (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--title", help="title of the page (default: the names of what it shows)")
+    """Writes the page. `attnbench report` describes the options."""
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("-o", "--out", type=Path, default=Path("report.html"))
+    parser.add_argument("--title")
     options = parser.parse_args(arguments)
     # Looking for garbage among millions of values would take a tenth of the time, and there is little of it.
     gc.disable()
