@@ -579,19 +579,16 @@ def test_spread_keeps_the_order_and_avoids_overlap():
 def test_place_avoids_lines_labels_and_edges():
     frame, size, tip = labels.Box(0, 0, 200, 200), (60, 10), (100, 100)
     nothing = np.empty((0, 2))
-    _, free = labels.place(tip, [size], nothing, [], frame)
+    free = labels.place(tip, size, nothing, [], frame)
     assert free.nearest(*tip)[1] == tip[1], "with free space on all sides, it is level with the tip"
     line = np.array([(x, 100.0) for x in np.arange(0.0, 200.0)])
-    _, box = labels.place(tip, [size], line, [], frame)
+    box = labels.place(tip, size, line, [], frame)
     assert not box.holds(line)
-    _, box = labels.place(tip, [size], nothing, [labels.Placed((0, 0), free)], frame)
+    box = labels.place(tip, size, nothing, [labels.Placed((0, 0), free)], frame)
     assert not box.overlap(free)
     for corner in ((199, 199), (1, 1), (1, 199)):
-        _, box = labels.place(corner, [size], nothing, [], frame)
+        box = labels.place(corner, size, nothing, [], frame)
         assert box.overlap(frame) == pytest.approx(600), corner
-    low = labels.Box(0, 88, 200, 112)
-    assert labels.place(tip, [size, (40, 20)], nothing, [], low)[0] == 0
-    assert labels.place(tip, [(190, 10), (40, 20)], nothing, [], low)[0] == 1
 
 
 def test_long_names_leave_room_for_the_panels():
@@ -603,7 +600,7 @@ def test_long_names_leave_room_for_the_panels():
 
 
 def test_ticks_have_round_readable_values():
-    assert ticks.lengths((512, 65536))[1] == ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k"]
+    assert ticks.lengths((512, 65536))[1] == ["512", "2k", "8k", "32k"]
     assert ticks.times((0.05, 20_000))[1] == ["0.1", "1", "10", "100", "1,000", "10,000"]
     assert ticks.times((0.9, 11))[1] == ["1", "2", "5", "10"]
     sizes = ticks.sizes((2**15, 2**33))[1]

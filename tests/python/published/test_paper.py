@@ -174,9 +174,9 @@ def test_texts_of_a_linear_axis_are_evenly_spaced(tmp_path):
             figure = sheet.figure()
             sheet.size(figure, 100)
             frame = panel.Box(30, 20, 30 + wide, 90)
-            texts_of = [f"{value:,}" for value in values]
-            axes = panel.empty_axes(figure, frame, (0, 2600), (0, 1), (values, texts_of), ([], []), (False, False))
-            grid._thin_ticks(figure, axes, grid.Scale((0, 2600), (values, texts_of), logarithmic=False))
+            x = grid.Scale((0, 2600), (values, [f"{value:,}" for value in values]), logarithmic=False)
+            axes = panel.empty_axes(figure, frame, x, grid.Scale((0, 1), ([], []), logarithmic=False))
+            grid._thin_ticks(figure, axes, x)
         shown = [label.get_text() for label in axes.get_xticklabels()]
         assert [value for value, text in zip(values, shown, strict=True) if text] == kept, wide
 
