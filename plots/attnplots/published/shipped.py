@@ -14,11 +14,12 @@ measured hours apart. Memory is counted, so it may differ by `MEMORY` only.
 import argparse
 import math
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnplots.published import parts, stamps
+from attnplots.published import stamps
 from attnplots.records import environment, records, schema, trainings
 from attnplots.records.options import add_results
 from attnplots.records.records import Record, Records, RecordsError
@@ -209,13 +210,20 @@ def check(root: Path, renewals: dict[str, str]) -> list[Problem]:
     return checker.problems
 
 
+def renewals_of(root: Path) -> dict[str, str]:
+    """The command that renews each folder of results/, by the name of the folder: a part that `experiments/reproduce` runs."""
+    lists = tomllib.loads((root / "experiments/parts.toml").read_text("utf-8"))
+    names = [part["name"] for parts in lists.values() for part in parts]
+    return {name: f"experiments/reproduce --only {name}" for name in names}
+
+
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
     """Prints a line for each problem; returns 0 if there is none, and 1 if there is."""
     from attnplots.published import pages
 
     add_results(parser, root)
     options = parser.parse_args(arguments)
-    found = check(options.results.resolve(), parts.renewals(root))
+    found = check(options.results.resolve(), renewals_of(root))
     if options.results.resolve() == root / "results":
         for page in pages.outdated(root):
             found.append(Problem(page, "does not say what the records say", FIGURES_COMMAND))

@@ -294,7 +294,7 @@ def test_at_first_few_panels_are_shown():
 
 def test_methods_have_the_looks_of_the_figures():
     looks = {look.name: look for look in charts.looks(["linear", "softmax", "favor", "taylor", "rff"])}
-    assert looks["linear"].colour == "#0b4a91" and looks["linear"].shape == "triangle-up"
+    assert looks["linear"].colour == "#0b4a91" and looks["linear"].shape == charts.SHAPES["^"]
     assert len({(look.colour, look.shape) for look in looks.values()}) == len(looks)
     style = importlib.import_module("attnplots.figures.style")
     for look in looks.values():

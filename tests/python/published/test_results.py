@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT, records_in
 from test_plots import PLOTS, complete, measured, schema
 
-crossovers, shipped, stamps, pages, parts = (
-    importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "published.shipped", "published.stamps", "published.pages", "published.parts")
+crossovers, shipped, stamps, pages = (
+    importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "published.shipped", "published.stamps", "published.pages")
 )
 RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 
@@ -152,12 +152,12 @@ def test_the_program_prints_a_line_for_each_problem(tmp_path):
 
 
 def test_the_results_of_the_project_hold_together():
-    assert [problem.text() for problem in shipped.check(ROOT / "results", parts.renewals(ROOT))] == []
+    assert [problem.text() for problem in shipped.check(ROOT / "results", shipped.renewals_of(ROOT))] == []
 
 
 def test_every_folder_of_results_has_a_command_that_renews_it():
     folders = {path.name for path in (ROOT / "results").iterdir() if path.is_dir()}
-    assert folders - set(parts.renewals(ROOT)) <= {"quickstart", "gate"}
+    assert folders - set(shipped.renewals_of(ROOT)) <= {"quickstart", "gate"}
 
 
 # ---------------------------------------------------------------- pages
