@@ -14,6 +14,7 @@ from attnplots.published import experiment_tables, verdicts
 from attnplots.published.quoted import machine_folder, provenance
 from attnplots.records import crossovers, driver, records
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
+from attnplots.records.ratios import Factors
 from attnplots.records.records import Record, RecordsError
 from attnplots.records.words import amount, listed, span, times_as_fast
 
@@ -72,18 +73,11 @@ def _against_baseline(found: Crossover | None) -> str:
     return "cannot tell which is faster"
 
 
-def _factor(by_case: dict[tuple[str, int], Record], method: str) -> str:
+def _factor(own: Sequence[Record], factors: Factors, method: str) -> str:
     """How many times as fast as the baseline a method is at the longest length at which both have times; an empty text
     if there is none."""
-    both = [
-        n for m, n in by_case
-        if m == method and all(by_case.get((name, n), {}).get("outcome") == "measured" for name in (method, RIVAL))
-    ]  # fmt: skip
-    if not both:
-        return ""
-    own, other = by_case[method, max(both)], by_case[RIVAL, max(both)]
-    paired = own["ratio_median"] if own.get("baseline") == RIVAL and own.get("ratio_median") else None
-    return f"{times_as_fast(paired or own[TIME] / other[TIME])} at {max(both):,}"
+    found = {r["query_len"]: ratio for r in own if r["method"] == method and (ratio := factors(r))}
+    return f"{times_as_fast(found[max(found)])} at {max(found):,}" if found else ""
 
 
 def figure1_table(root: Path) -> list[str]:
@@ -94,6 +88,7 @@ def figure1_table(root: Path) -> list[str]:
         return ["Nothing is measured yet."]
     own = [r for r in records.load(folder) if r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu"]
     known = crossovers.select(crossovers.load(folder), own)
+    factors = Factors(own, RIVAL)
     by_case = {(r["method"], r["query_len"]): r for r in own}
     fastest = {}
     for n in LENGTHS:
@@ -107,7 +102,7 @@ def figure1_table(root: Path) -> list[str]:
         for n in LENGTHS:
             text = _time(by_case.get((method, n)))
             cells.append(f"**{text}**" if fastest.get(n) == method else text)
-        against = [_factor(by_case, method), _against_baseline(known.get(method))] if method != RIVAL else ["–"]
+        against = [_factor(own, factors, method), _against_baseline(known.get(method))] if method != RIVAL else ["–"]
         rows.append([f"`{method}`", *cells, "; ".join(filter(None, against))])
     measured = [r for r in own if r["outcome"] == "measured"]
     if not measured:

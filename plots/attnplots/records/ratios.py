@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 from attnplots.records import certainty, schema
-from attnplots.records.records import Record, Records, RecordsError
+from attnplots.records.records import Record, RecordsError
 from attnplots.records.rows import Length, Measure, method_text
 
 COLUMNS = ("ratio_median", "ratio_ci_low", "ratio_ci_high")
@@ -35,7 +35,7 @@ class Factors:
     The ratio is that which was recorded if the case took turns with the reference, and that of the two times if not.
     """
 
-    def __init__(self, records: Records, rival: str) -> None:
+    def __init__(self, records: Iterable[Record], rival: str) -> None:
         timed = [r for r in records if r["outcome"] == "measured" and r.get("time_per_sample_ms")]
         baselines = {str(r["baseline"]) for r in timed if r.get("baseline")}
         wanted = baselines.pop() if len(baselines) == 1 else rival

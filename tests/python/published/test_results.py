@@ -211,12 +211,10 @@ def timed(method, n, ms, **more):
 def test_the_factor_is_that_at_the_longest_length_that_both_have():
     found = [timed("sdpa", 512, 10.0), timed("sdpa", 4096, 659.0), timed("linear", 512, 5.0), timed("linear", 4096, 6.99),
              timed("linear", 65536, 112.0), timed("slow", 512, 16.0), timed("slow", 4096, 1.0, outcome="failed"), timed("alone", 64, 1.0)]  # fmt: skip
-    by_case = {(r["method"], r["query_len"]): r for r in found}
-    assert pages._factor(by_case, "linear") == "94 × as fast at 4,096"
-    assert pages._factor(by_case, "slow") == "takes 1.6 × as long at 512"
-    assert pages._factor(by_case, "alone") == ""
-    by_case["linear", 4096] |= {"baseline": "sdpa", "ratio_median": 0.01}
-    assert pages._factor(by_case, "linear") == "100 × as fast at 4,096", "the ratio that was measured side by side counts"
+    of = lambda method: pages._factor(found, pages.Factors(found, "sdpa"), method)
+    assert (of("linear"), of("slow"), of("alone")) == ("94 × as fast at 4,096", "takes 1.6 × as long at 512", "")
+    found[3] |= {"baseline": "sdpa", "ratio_median": 0.01}
+    assert of("linear") == "100 × as fast at 4,096", "the ratio that was measured side by side counts"
 
 
 def flex(n, causal, ratio):
