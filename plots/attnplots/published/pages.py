@@ -12,7 +12,7 @@ from typing import Any
 
 from attnplots.published import experiment_tables, verdicts
 from attnplots.published.quoted import machine_folder, provenance
-from attnplots.records import crossovers, driver, records
+from attnplots.records import certainty, crossovers, driver, records
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.records.ratios import Factors
 from attnplots.records.records import Record, RecordsError
@@ -57,8 +57,7 @@ def _time(record: Record | None) -> str:
     shown = f"{amount(record[TIME])} ms"
     if None in ends:
         return shown
-    reach = max(ends[1] - middle, middle - ends[0]) / middle
-    return f"{shown} ± {100 * reach:.1f} %"
+    return f"{shown} ± {100 * certainty.reach(middle, ends):.1f} %"
 
 
 def _against_baseline(found: Crossover | None) -> str:

@@ -67,16 +67,8 @@ def ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]
     return numbers
 
 
-def _ours_text(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]]) -> str:
-    return "; ".join(one.text(quantity) for one in ours(row, quantity, found, stand_ins))
-
-
-# The columns of a table of published numbers beside ours.
-NUMBERS_HEAD = ("case", "method", "quantity", "published", "ours")
-
-
 class NumbersRow(NamedTuple):
-    """The columns of NUMBERS_HEAD; `ours` is empty if the results have no such number."""
+    """A published number beside ours; `ours` is empty if the results have no such number."""
 
     case: str
     method: str
@@ -113,7 +105,7 @@ def numbers(published: Sequence[Row], found: Results, claims: Claims) -> list[Nu
                     published_text = number_text(quantity, row[quantity])
                     case = row.get("dataset") or f"N = {row['query_len']}, d = {row['head_dim']}"
                     what = quantity_name(quantity) + select_device(row)
-                    ours_text = _ours_text(row, quantity, found, claims.stand_ins)
+                    ours_text = "; ".join(one.text(quantity) for one in ours(row, quantity, found, claims.stand_ins))
                     body.append(NumbersRow(case, row["method"], what, published_text, ours_text))
         tables.append(Numbers(said_in, number, claims.machines.get(name, "not stated"), body))
     return tables
@@ -124,7 +116,7 @@ def numbers_section(published: Sequence[Row], found: Results, claims: Claims) ->
     lines = ["## Published numbers and ours", ""]
     for one in numbers(published, found, claims):
         lines += [f"### {one.said_in}", "", f"Published for: {one.machine}.", ""]
-        lines += table(NUMBERS_HEAD, [row._replace(ours=row.ours or MISSING) for row in one.rows])
+        lines += table(NumbersRow._fields, [row._replace(ours=row.ours or MISSING) for row in one.rows])
     return lines
 
 

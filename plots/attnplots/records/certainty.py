@@ -50,7 +50,7 @@ def doubts(record: Record, median: str, low: str, high: str) -> list[str]:
     value = record.get(median)
     bounds = [record[name] for name in (low, high) if record.get(name) is not None]
     found = {
-        NOISY: bool(value) and _reach(value, bounds) > noise_limit(record),
+        NOISY: bool(value) and reach(value, bounds) > noise_limit(record),
         "disturbed": (record.get("disturbed_processes") or 0) > 0,
         "suspect": bool(record.get("suspect")),
         "implausible": bool(record.get("implausible")),
@@ -64,7 +64,7 @@ def noise_limit(record: Record) -> float:
     return max(schema.current().usual_reach, record.get("noise_target") or 0)
 
 
-def _reach(value: float, bounds: list[float]) -> float:
+def reach(value: float, bounds: Sequence[float]) -> float:
     """The distance of the furthest bound from a value, relative to the value."""
     return max((abs(bound - value) for bound in bounds), default=0.0) / value
 

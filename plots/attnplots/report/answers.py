@@ -360,7 +360,7 @@ def noise(records: Records) -> list[str]:
         low, high = certainty.interval(record, *data.TIME_COLUMNS[1:])
         middle = record.get(data.TIME_COLUMNS[0])
         if middle and low is not None and high is not None:
-            reaches.append((max(high - middle, middle - low) / middle, record))
+            reaches.append((certainty.reach(middle, (low, high)), record))
     if not own:
         return ["No case was measured."]
     texts = []

@@ -6,7 +6,7 @@ panel. The fields of a point are those of POINT.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -137,11 +137,6 @@ class Chart:
     told: list[str]
     panel: str
     part: str
-
-
-def page_values(chart: Chart) -> dict[str, Any]:
-    """The chart as plain values."""
-    return asdict(chart)
 
 
 def sweep_chart(records: Records, folders: Sequence[str], columns: Iterable[str]) -> Chart:

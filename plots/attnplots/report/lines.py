@@ -135,7 +135,7 @@ def _derived(folder: Folder, record: Record, panel: str) -> dict[str, Any]:
     }
     if middle and low is not None and high is not None:
         found |= {"_time_low": low, "_time_high": high}
-        found["_interval"] = max(high - middle, middle - low) / middle
+        found["_interval"] = certainty.reach(middle, (low, high))
     if middle and record.get("flops"):
         found["_rate"] = record["flops"] / middle / 1e6
     if record["outcome"] != "measured":

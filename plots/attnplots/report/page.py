@@ -9,7 +9,7 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ def _render(found: folders.Found, title: str, others: Executor) -> str:
     experiments = [_experiment(k, one, data) for k, one in enumerate(found.experiments)]
     if found.gates:
         data["lines"]["gate"] = vars(lines.gate_lines(found.gates))
-        data["charts"]["gate"] = charts.page_values(charts.gate_chart(found.gates)) | {"lines": "gate"}
+        data["charts"]["gate"] = asdict(charts.gate_chart(found.gates)) | {"lines": "gate"}
     place = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined, finalize=_safe,
@@ -123,7 +123,7 @@ def _render(found: folders.Found, title: str, others: Executor) -> str:
         gates=found.gates,
         gate_history=gates.history(found.gates),
         paper=_paper(found),
-        numbers_head=verdicts.NUMBERS_HEAD,
+        numbers_head=verdicts.NumbersRow._fields,
         css=_inside("page.css", "style"),
         bundle=_closed(bundle.result(), "script"),
         program=_inside("page.js", "script"),
@@ -170,7 +170,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     together = Records(record for folder in of for record in folder.records)
     labels = [folder.label for folder in of]
     data["lines"][key] = vars(told)
-    data["charts"][key] = charts.page_values(charts.sweep_chart(together, labels, columns)) | {"lines": key}
+    data["charts"][key] = asdict(charts.sweep_chart(together, labels, columns)) | {"lines": key}
     shown = Sweep(
         key, name, [_folder(folder) for folder in of], answers.find(newest, analysis.result()),
         newest.label if len(of) > 1 else "", lines.absent(newest), key,
@@ -180,7 +180,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     elif len(of) > 2:
         shown.history = changes.over_time(of)
         shown.history_chart = f"{key}-history"
-        data["charts"][shown.history_chart] = charts.page_values(charts.history_chart(together, labels)) | {"lines": key}
+        data["charts"][shown.history_chart] = asdict(charts.history_chart(together, labels)) | {"lines": key}
     return shown
 
 
@@ -254,7 +254,7 @@ def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
         names = ["method", "seed", "_name", *(q.column for q in (*chart.x, *chart.y))]
         rows = [[method_text(p["method"]) if n == "_name" else lines.plain(p.get(n)) for n in names] for p in one.points]
         data["lines"][key] = {"columns": [{"name": n, "unit": "", "about": ""} for n in names], "usual": [], "rows": rows}
-        data["charts"][key] = charts.page_values(chart) | {"lines": key}
+        data["charts"][key] = asdict(chart) | {"lines": key}
         shown.chart = key
     shown.ended = [_ended(line) for line in one.ended]
     order = ("dataset", "method", "device", "batch")
