@@ -6,8 +6,7 @@ from statistics import median
 from typing import Any
 
 from attnplots.records import environment
-from attnplots.records.json_lines import RecordsError, short
-from attnplots.records.text import count_of
+from attnplots.records.text import RecordsError, count_of, short
 
 FLOAT32, FLOAT64, AVX2 = "fma_float32_gflop_s", "fma_float64_gflop_s", "fma_float32_avx2_gflop_s"
 # The rate of matrix products of a GPU, in the object `gpu` of the ceilings. Those of float32 may use TF32.

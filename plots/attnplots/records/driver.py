@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from attnplots.records.json_lines import RecordsError
+from attnplots.records.text import RecordsError
 
 # What a driver that was built, or installed with the Python package, is called.
 PROGRAM = "attnbench"

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attnplots.records.json_lines import RecordsError, short
 from attnplots.records.records import Record
-from attnplots.records.text import printable
+from attnplots.records.text import RecordsError, printable, short
 
 FILE_NAME = "environment.json"
 COLUMNS = (

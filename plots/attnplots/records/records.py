@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from attnplots.records import driver, methods, schema
-from attnplots.records.json_lines import RecordsError
 from attnplots.records.methods import EXTERNAL
-from attnplots.records.text import printable
+from attnplots.records.text import RecordsError, printable
 
 Record = dict[str, Any]
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from attnplots.records import environment, records, trainings
 from attnplots.records.environment import Environment
-from attnplots.records.json_lines import RecordsError, json_lines, short
 from attnplots.records.records import Record
-from attnplots.records.text import printable
+from attnplots.records.text import RecordsError, json_lines, printable, short
 
 Row = dict[str, Any]
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from attnplots.records import schema
-from attnplots.records.json_lines import RecordsError, json_lines, short
 from attnplots.records.records import Record, identity_of
-from attnplots.records.text import printable
+from attnplots.records.text import RecordsError, json_lines, printable, short
 
 FILE_NAME = "curves.jsonl"
 ENDED_FILE_NAME = "trainings.jsonl"

@@ -130,8 +130,8 @@ def test_no_folder_is_an_error():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"method": 3}\n', "records.jsonl:2: expected a text of at most 200 characters in `method`, found 3"),
-        ("{\n", "records.jsonl:2: expected a JSON object"),
+        ('{"method": 3}\n', "records.jsonl:2: not a record: column method = 3, expected text"),
+        ("{\n", "records.jsonl:2:2: not a record: syntax error"),
     ],
 )
 def test_a_line_that_is_no_record_is_an_error_that_names_file_and_line(copy, line, message):

@@ -7,6 +7,7 @@ import pytest
 from test_plots import (
     certainty,
     clear_labels,
+    complete,
     curves,
     drawn,
     measured,
@@ -30,7 +31,7 @@ QUIET = {"noise_target": 0.02, "time_ci_scope": "across processes", "processes":
 
 def quiet(method="linear", n=512, ms=1.0, reach=0.01, **other):
     """A record of nine processes whose interval reaches `reach` to both sides, relatively."""
-    record = measured(method, n, ms, **(QUIET | {"schema_version": 5}))
+    record = complete(measured(method, n, ms, **(QUIET | {"schema_version": 5})))
     whole = record["time_median_ms"]
     bounds = {"time_ci_low_ms": whole * (1 - reach), "time_ci_high_ms": whole * (1 + reach)}
     return record | bounds | other

@@ -107,7 +107,7 @@ def of_sweep(name, inside=""):
     # Without a folder, Figure 1 needs no program that computes crossovers.
     path = sorted((ROOT / "results" / name).glob(f"*/{inside}records.jsonl"))[0].parent
     found = records.load(path)
-    return records.Records(found, found.schema), path
+    return records.Records(found), path
 
 
 def draw_sweep(name):
