@@ -7,7 +7,7 @@ are many series of several methods, protocols and lengths, of measured and of sk
 fastest counts, because other programs on the machine can only make a run slower. The load of the machine and the
 time of processors are printed, since they say how far the times can be trusted.
 
-A row is a function with the decorator @row, which names it and says how many seconds it may take.
+A row is an entry of ROWS.
 """
 
 import argparse
@@ -19,33 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 # The sweeps whose records are copied: several methods, lengths, protocols and outcomes.
 COPIED = ("figure1/*/records.jsonl", "methods/*/records.jsonl", "repeat/*/run-1/records.jsonl")
-
-
-@dataclass
-class Row:
-    name: str
-    at_most_s: float
-    run: Callable  # takes a Bench, and returns the seconds and a remark
-
-
-ROWS: list[Row] = []
-
-
-def row(name: str, *, at_most_s: float):
-    """Makes a function a row of the benchmark."""
-
-    def add(run):
-        ROWS.append(Row(name, at_most_s, run))
-        return run
-
-    return add
 
 
 def templates() -> list[dict]:
@@ -118,26 +97,6 @@ class Bench:
         return min(seconds), f"{min(processor):.2f} s of processors; prints {(self.scratch / 'output').stat().st_size / 1e6:.1f} MB"
 
 
-@row("table", at_most_s=2)
-def time_of_table(bench: Bench) -> tuple[float, str]:
-    return bench.time("table", bench.folder())
-
-
-@row("table-charts", at_most_s=2)
-def time_of_table_with_charts(bench: Bench) -> tuple[float, str]:
-    return bench.time("table", bench.folder(), "--charts", "always")
-
-
-@row("analyse", at_most_s=2)
-def time_of_analyse(bench: Bench) -> tuple[float, str]:
-    return bench.time("analyse", bench.folder())
-
-
-@row("compare", at_most_s=2)
-def time_of_compare(bench: Bench) -> tuple[float, str]:
-    return bench.time("compare", bench.folder("a"), bench.folder("b", factor=1.1))
-
-
 def page_of(bench: Bench) -> tuple[float, Path]:
     """The seconds that a report of half as many records takes, since a page holds all of them, and its file."""
     page = bench.scratch / "report.html"
@@ -145,13 +104,11 @@ def page_of(bench: Bench) -> tuple[float, Path]:
     return seconds, page
 
 
-@row("report", at_most_s=8)
 def time_of_report(bench: Bench) -> tuple[float, str]:
     seconds, page = page_of(bench)
     return seconds, f"{bench.records // 2} records, {page.stat().st_size / 1e6:.1f} MB of 15 MB"
 
 
-@row("report-shown", at_most_s=2)
 def time_of_report_in_chromium(bench: Bench) -> tuple[float, str]:
     """The time from opening the page to its first drawn chart."""
     from playwright.sync_api import sync_playwright
@@ -174,13 +131,24 @@ def time_of_report_in_chromium(bench: Bench) -> tuple[float, str]:
     return min(seconds), f"{bench.records // 2} records in Chromium"
 
 
+# By name: how many seconds the command may take, and the function that measures it, which returns the seconds and a remark.
+ROWS: dict[str, tuple[float, Callable[[Bench], tuple[float, str]]]] = {
+    "table": (2, lambda bench: bench.time("table", bench.folder())),
+    "table-charts": (2, lambda bench: bench.time("table", bench.folder(), "--charts", "always")),
+    "analyse": (2, lambda bench: bench.time("analyse", bench.folder())),
+    "compare": (2, lambda bench: bench.time("compare", bench.folder("a"), bench.folder("b", factor=1.1))),
+    "report": (8, time_of_report),
+    "report-shown": (2, time_of_report_in_chromium),
+}
+
+
 def load_of_machine() -> str:
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=[known.name for known in ROWS], action="append", help="the row to measure")
+    parser.add_argument("--only", choices=ROWS, action="append", help="the row to measure")
     parser.add_argument("--records", type=int, default=10_000, help="how many records a folder has")
     parser.add_argument("--runs", type=int, default=2, help="how often each command runs; the fastest counts")
     parser.add_argument("--program", type=Path, default=ROOT / "build/attnbench")
@@ -189,12 +157,11 @@ def main() -> None:
         bench = Bench(options.program.resolve(), Path(scratch), options.records, options.runs)
         size = (bench.folder() / "records.jsonl").stat().st_size
         print(f"{options.records} records of {size / options.records / 1e3:.1f} kB; {load_of_machine()}")
-        for known in ROWS:
-            if options.only and known.name not in options.only:
-                continue
-            seconds, remark = known.run(bench)
-            verdict = "" if seconds <= known.at_most_s else "  TOO SLOW"
-            print(f"{known.name:<14} {seconds:6.2f} s of {known.at_most_s:g} s  {remark}; {load_of_machine()}{verdict}", flush=True)
+        for name in options.only or ROWS:
+            at_most_s, measure = ROWS[name]
+            seconds, remark = measure(bench)
+            verdict = "" if seconds <= at_most_s else "  TOO SLOW"
+            print(f"{name:<14} {seconds:6.2f} s of {at_most_s:g} s  {remark}; {load_of_machine()}{verdict}", flush=True)
 
 
 if __name__ == "__main__":

@@ -381,7 +381,10 @@ Record Record::parse(Json json) {
   size_t next = 0;
   for (auto& [name, value] : json.get_ref<Json::object_t&>()) {
     const auto at = next < columns().size() && columns()[next].name == name ? next : index_of(name);
-    if (at == kNoColumn) throw std::invalid_argument("a record has no column '" + name + "'");
+    if (at == kNoColumn) {
+      if (value.is_null()) continue;  // a column that earlier builds had, which holds nothing here
+      throw std::invalid_argument("a record has no column '" + name + "'");
+    }
     record.set_at(at, std::move(value));
     next = at + 1;
   }

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attnplots.records import options
-from attnplots.records.schema import RecordsError
-from attnplots.records.text import printable
+from attnplots.records.text import RecordsError, printable
 
 # The exit code after an error that the user can mend, and the one that `attnbench` takes as the sign that Python lacks a package.
 REFUSED, MISSING_PACKAGE = 2, 3

@@ -33,42 +33,13 @@ def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) 
 
 
 def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of records or curves")
-    parser.add_argument(
-        "--x",
-        action="append",
-        metavar="COLUMN",
-        help="column of the horizontal axis; given twice, two panels side by side (default: "
-        "query_len; for trainings update and training_s)",
-    )
-    parser.add_argument(
-        "--y",
-        metavar="COLUMN",
-        help="column of the vertical axis (default: time_per_sample_ms, or ratio_median if there "
-        "are only ratios; for trainings validation_loss)",
-    )
-    parser.add_argument(
-        "--series", metavar="COLUMN", help="column that has a line for each of its values (default: method)",
-    )
-    parser.add_argument(
-        "--facet",
-        action="append",
-        metavar="COLUMN",
-        help="column that has a panel for each of its values; may be given several times. Other "
-        "axes with several values also get panels",
-    )
-    parser.add_argument(
-        "--filter",
-        action="append",
-        metavar="COLUMN=VALUE",
-        help="draws only lines with this value; may be given several times",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE_OR_DIR",
-        help="file that ends in .pdf, .svg or .png, or folder for all three (default: FOLDER)",
-    )
+    """The options of `attnbench plot`, which describes them."""
+    parser.add_argument("folder", type=Path)
+    for name in ("--x", "--facet", "--filter"):
+        parser.add_argument(name, action="append")
+    for name in ("--y", "--series"):
+        parser.add_argument(name)
+    parser.add_argument("--out", type=Path)
     add_methods(parser)
     files.add_width(parser)
     return parser.parse_args(arguments)

@@ -68,8 +68,8 @@ def measure(
     several = any(isinstance(value, (list, tuple)) for value in settings.values())
     lists = [value if isinstance(value, (list, tuple)) else [value] for value in settings.values()]
     cases = [dict(zip(settings, values, strict=True)) for values in itertools.product(*lists)]
-    schema = plotting_module("records.schema")
-    frame = frame_of([_record(spec, case) for case in cases], schema.read(schema.COPY).columns)
+    columns = plotting_module("records.schema").current().columns
+    frame = frame_of([_record(spec, case) for case in cases], columns)
     return frame if several else frame.astype(object).iloc[0].rename(spec)
 
 

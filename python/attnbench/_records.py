@@ -15,8 +15,7 @@ from attnbench import _installation
 if TYPE_CHECKING:
     from types import ModuleType
 
-# By type in schema.json: the dtype of a column of the data frame. Lists and objects stay as they
-# are.
+# By type of a column: the dtype of that column of the data frame. Lists and objects stay as they are.
 _DTYPES = {"text": "string", "integer": "Int64", "number": "float64", "boolean": "boolean"}
 # The groups of columns that environment.json says where a record does not.
 _ENVIRONMENT_GROUPS = ("environment", "gpu")
@@ -66,15 +65,11 @@ def plotting_module(name: str) -> "ModuleType":
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, Any]) -> pd.DataFrame:
-    """A data frame of records with the columns of a schema (attnplots.records.schema.Column)."""
+    """A data frame of records with these columns (attnplots.records.schema.Column)."""
     listed = list(rows)
-    types = plotting_module("records.schema").TYPES
-    dtypes = {types[name]: dtype for name, dtype in _DTYPES.items()}
     return pd.DataFrame(
         {
-            name: pd.Series(
-                [row.get(name) for row in listed], dtype=dtypes.get(column.type, "object")
-            )
+            name: pd.Series([row.get(name) for row in listed], dtype=_DTYPES.get(column.type, "object"))
             for name, column in columns.items()
         }
     )
@@ -111,16 +106,15 @@ def _environment(folder: Path) -> dict[str, Any]:
 
 def _frame_of_folder(folder: Path, environment: dict[str, Any]) -> pd.DataFrame:
     found = plotting_module("records.records").read(folder)
+    columns = plotting_module("records.schema").current().columns
     said = environment.get("environment")
     said = said if isinstance(said, dict) else {}
-    known = {
-        n: said.get(n) for n, c in found.schema.columns.items() if c.group in _ENVIRONMENT_GROUPS
-    }
+    known = {n: said.get(n) for n, c in columns.items() if c.group in _ENVIRONMENT_GROUPS}
     for record in found:
         if not record.get("external_source"):  # which comes from another machine
             record.update(
                 {name: value for name, value in known.items() if record.get(name) is None}
             )
-    frame = frame_of(found, found.schema.columns)
+    frame = frame_of(found, columns)
     frame.insert(0, "folder", pd.Series([str(folder)] * len(frame), dtype="string"))
     return frame

@@ -79,7 +79,7 @@ def describe_devices(records: Records) -> Sheet:
     for method in dict.fromkeys(record["method"] for record in shown):
         named = [{**r, "method": device_text(r), "device": None, "graph": None}
                  for r in shown if r["method"] == method]  # fmt: skip
-        for row in data.split_rows(Records(named, records.schema)):
+        for row in data.split_rows(Records(named)):
             rows.append(row)
             titles.append(" · ".join([data.method_text(method), *row.title.split(" · ")[1:]]))
     time = data.drop_common_rings(rows, TIME)

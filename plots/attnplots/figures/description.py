@@ -156,9 +156,9 @@ def needs_key(panels: Iterable[Sequence[Curve]]) -> bool:
     return max((len(curves) for curves in panels), default=0) > MOST_NAMES
 
 
-def length_scale(span: Limits, max_count: int = 8) -> Scale:
+def length_scale(span: Limits) -> Scale:
     """The axis of lengths from the shortest to the longest of them."""
-    return Scale(ticks.length_limits(span), ticks.lengths(span, max_count))
+    return Scale(ticks.length_limits(span), ticks.lengths(span))
 
 
 def value_scale(measure: Measure, find_ticks: Callable[[Limits], Ticks], panels: list[list[Curve]]) -> Scale:

@@ -62,7 +62,7 @@ def describe(records: Records) -> dict[str, Sheet]:
     for title, found in settings.items():
         if any(_is_scored(r) and r["method"] not in exact for r in found):
             name = f"time-{scaling.file_part(title)}"
-            drawn[name] = _against_time(Records(found, records.schema), title, exact, absent)
+            drawn[name] = _against_time(Records(found), title, exact, absent)
     peaked = _select_peaked(settings)
     if peaked:
         drawn["keys"] = _against_keys(records, settings, peaked, exact, absent)
@@ -168,7 +168,7 @@ def _reference_lines(found: list[Record]) -> list[Curve]:
 def _group_settings(records: Records) -> dict[str, list[Record]]:
     """The records of each setting, which differ in the method and in how peaked the attention is, by a
     title with the length."""
-    hidden = Records(({**r, CONCENTRATION: None, "_of": r} for r in records), records.schema)
+    hidden = Records({**r, CONCENTRATION: None, "_of": r} for r in records)
     groups: dict[str, list[Record]] = {}
     for row in data.split_rows(hidden):
         for record in row.records:

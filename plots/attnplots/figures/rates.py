@@ -7,7 +7,7 @@ of methods whose operations are counted differently cannot be compared.
 from collections.abc import Sequence
 
 from attnplots.figures import scaling, style, ticks
-from attnplots.figures.ceilings import Ceilings, GpuCeilings
+from attnplots.figures.ceilings import Ceilings
 from attnplots.figures.description import Group, Line, Panel, Scale, Sheet, length_scale
 from attnplots.records import environment
 from attnplots.records import rows as data
@@ -46,7 +46,7 @@ def _time(record: Record) -> tuple[float | None, float | None, float | None]:
 RATE = Measure("rate", "GFLOP/s", _rate, data.time_doubts)
 
 
-def describe(records: Records, ceilings: Ceilings | GpuCeilings) -> dict[str, Sheet]:
+def describe(records: Records, ceilings: Ceilings) -> dict[str, Sheet]:
     """A sheet for each pass and dtype of the records on the device of the ceilings, by a name such as
     "forward-float32"."""
     shown = records.where(lambda r: str(r.get("device") or "cpu").startswith(ceilings.device))
@@ -57,7 +57,7 @@ def describe(records: Records, ceilings: Ceilings | GpuCeilings) -> dict[str, Sh
         sheets.setdefault((record["protocol"], str(record.get("dtype"))), []).append(record)
     drawn = {}
     for (protocol, dtype), found in sorted(sheets.items()):
-        rows = _rows(Records(found, records.schema))
+        rows = _rows(Records(found))
         if any(data.curves(row, RATE) for row in rows):
             drawn[f"{PASSES[protocol]}-{dtype}"] = _sheet(rows, dtype, ceilings, left_out)
     if not drawn:
@@ -88,7 +88,7 @@ def _formula(record: Record) -> str:
     return FORMULAS.get(family, family)
 
 
-def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_out: int) -> Sheet:
+def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings, left_out: int) -> Sheet:
     rate = data.drop_common_rings(rows, RATE)
     panels = [data.curves(row, rate) for row in rows]
     span = data.span([panels])
@@ -118,9 +118,9 @@ def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_o
     return Sheet(groups, looks, header, notes, stamp)
 
 
-def _lines(curves: Sequence[Curve], dtype: str, ceilings: Ceilings | GpuCeilings) -> tuple[Line, ...]:
+def _lines(curves: Sequence[Curve], dtype: str, ceilings: Ceilings) -> tuple[Line, ...]:
     lines = [Line(ceilings.rate(dtype), f"machine: {ceilings.rate(dtype):.0f}")]
-    avx2 = ceilings.fma_float32_avx2_gflop_s
+    avx2 = ceilings.avx2_rate()
     # It limits one method alone, and would otherwise lie on the curves of others.
     limited = [curve.method for curve in curves if AVX2_OPTION in curve.method]
     if avx2 and limited:

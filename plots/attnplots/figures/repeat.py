@@ -48,7 +48,7 @@ def describe(first: Records, second: Records) -> Sheet:
     Raises RecordsError if the runs have no ratios, different baselines or no case in common.
     """
     rows = data.split_rows(first)
-    others = {identity(record, second.schema): record for record in second}
+    others = {identity(record): record for record in second}
     again = [_matching(row, others, first) for row in rows]
     _check_baselines(rows, again)
     measures = [_measure(row) for row in rows]
@@ -113,7 +113,7 @@ def _measure(row: Row) -> Measure:
 
 def _matching(row: Row, others: dict[str, Record], first: Records) -> Row:
     """The records of the other run that have the cases of a row."""
-    keys = [identity(record, first.schema) for record in row.records]
+    keys = [identity(record) for record in row.records]
     return Row(row.title, [others[key] for key in keys if key in others])
 
 
@@ -131,8 +131,8 @@ def _check_baselines(rows: list[Row], again: list[Row]) -> None:
 
 
 def _changes(row: Row, other: Row, first: Records) -> Changes:
-    before = {identity(record, first.schema): record for record in row.records}
-    pairs = [(before[identity(record, first.schema)], record) for record in other.records]
+    before = {identity(record): record for record in row.records}
+    pairs = [(before[identity(record)], record) for record in other.records]
 
     def percent(column: str) -> list[tuple[Record, float]]:
         both = [(a, a.get(column), b.get(column)) for a, b in pairs if a["outcome"] == b["outcome"] == "measured"]
@@ -190,7 +190,7 @@ def _notes(rows: list[Row], measures: list[Measure], first: Records, second: Rec
 
 def _alone(first: Records, second: Records) -> list[str]:
     """A note on the cases that were measured in one run but not in the other."""
-    runs = [{identity(r, run.schema): r for r in run if r["outcome"] == "measured"} for run in (first, second)]
+    runs = [{identity(r): r for r in run if r["outcome"] == "measured"} for run in (first, second)]
     texts = []
     for name, own, other in (("first", *runs), ("second", *reversed(runs))):
         missing: list[Any] = [record for key, record in own.items() if key not in other]

@@ -94,8 +94,7 @@ def _add_crossings(row: Row, curves: list[Curve], known: Sequence[Crossover]) ->
 def _crossing(found: Crossover | None) -> tuple[float, float, float] | None:
     if not found or found.verdict != crossovers.CROSSES or not found.faster:
         return None
-    if found.length is None or found.low is None or found.high is None:
-        return None
+    assert found.length and found.low and found.high
     return found.length, found.low, found.high
 
 

@@ -13,7 +13,7 @@ Ticks = tuple[list[float], list[str]]
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def lengths(span: Limits, max_count: int = 11) -> Ticks:
+def lengths(span: Limits, max_count: int = 8) -> Ticks:
     """Powers of two from the shortest to the longest length, at most `max_count` of them."""
     first, last = math.ceil(math.log2(span[0])), math.floor(math.log2(span[1]))
     if first > last:

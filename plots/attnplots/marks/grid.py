@@ -192,11 +192,7 @@ def _height(row: list[_Cell]) -> float:
 
 def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style]) -> None:
     shown = cell.panel
-    scales = (shown.x, shown.y)
-    axes = panel.empty_axes(
-        figure, frame, shown.x.limits, shown.y.limits, shown.x.ticks, shown.y.ticks,
-        (scales[0].logarithmic, scales[1].logarithmic), shown.y.linear_to,
-    )  # fmt: skip
+    axes = panel.empty_axes(figure, frame, shown.x, shown.y)
     title = frame.y1 + LANE * cell.lanes + 5
     sheet.text(figure, cell.left, title, shown.title, style.NAME_SIZE, style.TEXT)
     if cell.label:

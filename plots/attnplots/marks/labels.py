@@ -4,6 +4,7 @@ Coordinates and sizes are in points (1/72 inch); the origin is the figure's lowe
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,24 +96,19 @@ class Placed:
 
 
 def place_all(
-    tips: list[Place],
-    sizes: list[list[tuple[float, float]]],
-    ink: np.ndarray,
-    taken: list[Placed],
-    frame: Box,
-    margin: Box | None = None,
-) -> list[tuple[int, Box]]:
-    """The index of the size that fits best near each of several tips, and its box.
+    tips: list[Place], sizes: list[Place], ink: np.ndarray, taken: list[Placed], frame: Box, margin: Box | None = None
+) -> list[Box]:
+    """A box of the width and height of each label near its tip.
 
     The labels are placed together: each one is nearer to its own tip than to another, or has a leader, and labels of
     neighbouring tips are in the order of the tips. `taken` are labels that have their places already.
     """
     order = sorted(range(len(tips)), key=lambda k: -tips[k][1])
-    found: dict[int, tuple[int, Box]] = {}
+    found: dict[int, Box] = {}
     for _ in range(ROUNDS):
         before = dict(found)
         for k in order:
-            others = [*taken, *(Placed(tips[i], box) for i, (_, box) in found.items() if i != k)]
+            others = [*taken, *(Placed(tips[i], box) for i, box in found.items() if i != k)]
             away = [tip for i, tip in enumerate(tips) if i != k] + [label.tip for label in taken]
             found[k] = place(tips[k], sizes[k], ink, others, frame, margin, away)
         if found == before:
@@ -121,43 +117,34 @@ def place_all(
 
 
 def place(
-    tip: Place,
-    sizes: list[tuple[float, float]],
-    ink: np.ndarray,
-    taken: list[Placed],
-    frame: Box,
-    margin: Box | None = None,
-    others: list[Place] | None = None,
-) -> tuple[int, Box]:
-    """The index of the size that fits best near `tip`, and its box.
+    tip: Place, size: Place, ink: np.ndarray, taken: list[Placed], frame: Box, margin: Box | None = None,
+    others: Sequence[Place] = (),
+) -> Box:  # fmt: skip
+    """A box of this width and height near `tip`.
 
-    The box avoids `ink`, points on the lines of the panel with shape (k, 2), the labels that are `taken`, and the tips
+    It avoids `ink`, points on the lines of the panel with shape (k, 2), the labels that are `taken`, and the tips
     of `others`, to which it must not seem to belong. It stays inside `frame` or, beside it, inside `margin`.
     """
-    x, y = tip
+    (x, y), (wide, high) = tip, size
     leaders = [label.leader for label in taken if label.leader]
-    choices: list[tuple[float, int, Box]] = []
-    for which, (wide, high) in enumerate(sizes):
-        lefts = [x + s for s in SHIFTS] + [x - wide - s for s in SHIFTS] + [x - wide / 2]
-        lefts = [min(max(left, frame.x0 + 4), frame.x1 - wide) for left in lefts]
-        lefts += [margin.x0] if margin else []
-        for left in dict.fromkeys(lefts):
-            for rise in RISES:
-                box = Box(left, y + rise - high / 2, left + wide, y + rise + high / 2)
-                away = math.dist(box.nearest(x, y), tip)
-                if away < 5:
-                    continue
-                choices.append((12 * which + away + 0.15 * abs(rise), which, box))
+    choices: list[tuple[float, Box]] = []
+    lefts = [x + s for s in SHIFTS] + [x - wide - s for s in SHIFTS] + [x - wide / 2]
+    lefts = [min(max(left, frame.x0 + 4), frame.x1 - wide) for left in lefts]
+    lefts += [margin.x0] if margin else []
+    for left in dict.fromkeys(lefts):
+        for rise in RISES:
+            box = Box(left, y + rise - high / 2, left + wide, y + rise + high / 2)
+            away = math.dist(box.nearest(x, y), tip)
+            if away >= 5:
+                choices.append((away + 0.15 * abs(rise), box))
     choices.sort(key=lambda choice: choice[0])
-    best, best_cost = choices[0], math.inf
-    for choice in choices:
-        cost, which, box = choice
+    best, best_cost = choices[0][1], math.inf
+    for cost, box in choices:
         if cost >= best_cost:
             break  # The choices are sorted by the cost of their distance, to which all else can only add.
-        wide, high = sizes[which]
         cost += 20 * (wide * high - max(box.overlap(frame), box.overlap(margin) if margin else 0.0))
         cost += 20 * sum(box.grown(1.0).overlap(label.box) for label in taken)
-        cost += _confusion(tip, box, taken, others or [])
+        cost += _confusion(tip, box, taken, others)
         if cost < best_cost:
             cost += 12 * box.grown(2.0).holds(ink)
             cost += 20 * sum(_crosses(box.grown(1.0), leader) for leader in leaders)
@@ -167,11 +154,11 @@ def place(
             cost += 3 * int(crossed.sum()) + 10 * sum(label.box.holds(line) for label in taken)
             cost += CROSSED * sum(_meet(own, leader) for leader in leaders)
         if cost < best_cost:
-            best, best_cost = choice, cost
-    return best[1], best[2]
+            best, best_cost = box, cost
+    return best
 
 
-def _confusion(tip: Place, box: Box, taken: list[Placed], others: list[Place]) -> float:
+def _confusion(tip: Place, box: Box, taken: list[Placed], others: Sequence[Place]) -> float:
     """What it costs if a reader could take a label for that of another tip."""
     cost, away = 0.0, math.dist(box.nearest(*tip), tip)
     apart = [other for other in others if math.dist(other, tip) > SAME]

@@ -16,7 +16,7 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
 from attnplots.figures import style
-from attnplots.figures.description import Line, Marks, Panel
+from attnplots.figures.description import Line, Marks, Panel, Scale
 from attnplots.figures.style import Style
 from attnplots.figures.ticks import Limits, Ticks
 from attnplots.marks import sheet
@@ -54,7 +54,6 @@ class Label:
 
     lines: list[str]
     width: float
-    weight: str = "bold"
 
     @property
     def height(self) -> float:
@@ -82,29 +81,19 @@ def labels_beside(figure: Figure, curves: Sequence[Curve], reach: float) -> list
     return [method_label(figure, curve.method) for curve in curves if curve.tip[0] >= reach]
 
 
-def empty_axes(
-    figure: Figure,
-    frame: Box,
-    x_limits: Limits,
-    y_limits: Limits,
-    x_ticks: Ticks,
-    y_ticks: Ticks,
-    logarithmic: tuple[bool, bool] = (True, True),
-    linear_to: float = 0.0,
-) -> Axes:
-    """Adds empty axes to the figure; `frame` is their place in points. `logarithmic` says of x and
-    y whether their scale is logarithmic or linear, and y with `linear_to` is linear near zero."""
+def empty_axes(figure: Figure, frame: Box, x: Scale, y: Scale) -> Axes:
+    """Adds empty axes with these scales to the figure; `frame` is their place in points."""
     axes = sheet.axes(figure, frame)
-    if logarithmic[0]:
+    if x.logarithmic:
         axes.set_xscale("log", base=2)
-    if linear_to:
-        axes.set_yscale("symlog", linthresh=linear_to)
-    elif logarithmic[1]:
+    if y.linear_to:
+        axes.set_yscale("symlog", linthresh=y.linear_to)
+    elif y.logarithmic:
         axes.set_yscale("log", base=2)
-    axes.set_xlim(*x_limits)
-    axes.set_ylim(*y_limits)
-    axes.set_xticks(*x_ticks)
-    axes.set_yticks(y_ticks[0], [sheet.drawable(text) for text in y_ticks[1]])
+    axes.set_xlim(*x.limits)
+    axes.set_ylim(*y.limits)
+    axes.set_xticks(*x.ticks)
+    axes.set_yticks(y.ticks[0], [sheet.drawable(text) for text in y.ticks[1]])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
     return axes
@@ -156,8 +145,8 @@ def draw(
     forms = [method_label(figure, curve.method) for curve in inside]
     tips = [_tip(axes, curve) for curve in inside]
     margin = Box(left, frame.y0 - 8, left + names, frame.y1 + 3) if names and not keyed else None
-    sizes = [[(form.width, form.height)] for form in forms]
-    boxes = [box for _, box in place_all(tips, sizes, ink, placed, frame, margin)]
+    sizes = [(form.width, form.height) for form in forms]
+    boxes = place_all(tips, sizes, ink, placed, frame, margin)
     for curve, form, tip, box in zip(inside, forms, tips, boxes, strict=True):
         name_in(figure, tip, form, looks[curve.method], box)
     return ink, boxes
@@ -249,21 +238,15 @@ def _lane_text(figure: Figure, frame: Box, y: float, words: str, marks: list[flo
     sheet.text(figure, float(x), y, words, style.SMALL_SIZE, style.QUIET, gid="lane")
 
 
-def name_in(
-    figure: Figure, tip: tuple[float, float], label: Label, look: Style, box: Box, towards: bool = False,
-) -> None:
-    """Writes a label into its box, and draws a leader if the box is far away from `tip`.
-
-    The text is aligned to the left; with `towards`, to the side that is nearer the tip.
-    """
+def name_in(figure: Figure, tip: tuple[float, float], label: Label, look: Style, box: Box) -> None:
+    """Writes a label into its box, and draws a leader if the box is far away from `tip`."""
     x, y = tip
     edge = box.nearest(x, y)
     away = math.dist(edge, tip)
     if away > LEADER:
         start = (x + 5 * (edge[0] - x) / away, y + 5 * (edge[1] - y) / away)
         leader(figure, start, edge, look)
-    right = towards and box.x1 < x
-    write(figure, label, box.x1 if right else box.x0, box.y1, look, right)
+    write(figure, label, box.x0, box.y1, look)
 
 
 def marks(
@@ -390,7 +373,7 @@ def _ink(axes: Axes, curve: Curve) -> np.ndarray:
 
 def write(figure: Figure, label: Label, x: float, top: float, look: Style, right: bool = False) -> None:
     """Writes a label whose upper left corner, or with `right` upper right one, is at (x, top)."""
-    more = {"gid": "label", "ha": "right" if right else "left", "weight": label.weight}
+    more = {"gid": "label", "ha": "right" if right else "left", "weight": "bold"}
     for k, line in enumerate(label.lines):
         y = top - NAME_LINE * k - 7.3
         sheet.text(figure, x, y, line, style.NAME_SIZE, look.text_colour, **more)

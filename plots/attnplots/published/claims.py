@@ -1,8 +1,8 @@
 """The claims of published texts: the rules that decide them, and what the results say about each."""
 
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,53 +108,31 @@ def _side_text(side: dict[str, Any]) -> str:
     return f"{side['method']}{on}"
 
 
-def _values(claim: dict[str, Any], rows: Sequence[Row], methods: Sequence[str]) -> dict[str, Value] | str:
-    quantity = claim["quantity"]
-    found = {m: value_of(matching(rows, _where(claim, method=m)), quantity) for m in methods}
-    missing = [method for method, value in found.items() if value is None]
-    if missing:
-        return ", ".join(missing)
-    return {method: value for method, value in found.items() if value}
+def _pairs(claim: dict[str, Any]) -> list[tuple[str, str]]:
+    """The pairs of methods of which the first must have the lower quantity."""
+    if claim["kind"] == "order":
+        return list(zip(claim["methods"], claim["methods"][1:], strict=False))
+    return [(claim["method"], other) for other in claim["others"]]
 
 
-def _order(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
-    methods = claim["methods"]
-    values = _values(claim, rows, methods)
-    if isinstance(values, str):
-        return values
-    shown = [f"{m} {values[m].text(claim['quantity'])}" for m in methods]
-    pairs = list(zip(methods, methods[1:], strict=False))
-    return Answer(_all_below(values, pairs), ", ".join(shown) + _overlaps(values, pairs))
-
-
-def _all_below(values: dict[str, Value], pairs: Iterable[tuple[str, str]]) -> str:
+def _below(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     """Whether the first value of each pair is below the second, for all seeds. Unknown if ranges of
     seeds overlap, unless another pair decides."""
-    answers = set()
+    quantity, pairs = claim["quantity"], _pairs(claim)
+    methods = dict.fromkeys(method for pair in pairs for method in pair)
+    found = {method: value_of(matching(rows, _where(claim, method=method)), quantity) for method in methods}
+    values = {method: value for method, value in found.items() if value}
+    if missing := [method for method in methods if method not in values]:
+        return ", ".join(missing)
+    verdicts, overlaps = set(), []
     for a, b in pairs:
         (low_a, high_a), (low_b, high_b) = values[a].ends(), values[b].ends()
-        answers.add(HOLDS if high_a < low_b else FAILS if low_a >= high_b else UNKNOWN)
-    return FAILS if FAILS in answers else UNKNOWN if UNKNOWN in answers else HOLDS
-
-
-def _overlaps(values: dict[str, Value], pairs: Iterable[tuple[str, str]]) -> str:
-    """Says which of the pairs of methods have ranges of seeds that overlap; empty if none has."""
-    found = []
-    for a, b in pairs:
-        one, other = values[a].spread, values[b].spread
-        if one and other and max(one[0], other[0]) <= min(one[1], other[1]):
-            found.append(f"{a} and {b}")
-    return f"; the ranges of the seeds overlap for {', '.join(found)}" if found else ""
-
-
-def _lowest(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
-    methods = [claim["method"], *claim["others"]]
-    values = _values(claim, rows, methods)
-    if isinstance(values, str):
-        return values
-    shown = [f"{m} {values[m].text(claim['quantity'])}" for m in methods]
-    pairs = [(claim["method"], other) for other in claim["others"]]
-    return Answer(_all_below(values, pairs), ", ".join(shown) + _overlaps(values, pairs))
+        verdicts.add(HOLDS if high_a < low_b else FAILS if low_a >= high_b else UNKNOWN)
+        if values[a].spread and values[b].spread and max(low_a, low_b) <= min(high_a, high_b):
+            overlaps.append(f"{a} and {b}")
+    numbers = ", ".join(f"{method} {value.text(quantity)}" for method, value in values.items())
+    numbers += f"; the ranges of the seeds overlap for {', '.join(overlaps)}" if overlaps else ""
+    return Answer(next(v for v in (FAILS, UNKNOWN, HOLDS) if v in verdicts), numbers)
 
 
 def _group_lengths(claim: dict[str, Any], rows: Sequence[Row], method: str) -> dict[int, float]:
@@ -217,20 +195,16 @@ def _outcomes(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     return Answer(HOLDS if holds else FAILS, ", ".join(shown))
 
 
-def _open(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
-    """A claim that no record decides, with the reason."""
-    return Answer(UNKNOWN, claim["why"])
-
-
+# By kind: the function that decides a claim (none for an open claim, which no record decides), and the keys that it needs.
 Rule = Callable[[dict[str, Any], Sequence[Row]], Answer | str]
-RULES: dict[str, tuple[Rule, tuple[str, ...]]] = {
+RULES: dict[str, tuple[Rule | None, tuple[str, ...]]] = {
     "ratio": (_ratio, ("quantity", "top", "bottom", "above")),
-    "order": (_order, ("quantity", "methods")),
-    "lowest": (_lowest, ("quantity", "method", "others")),
+    "order": (_below, ("quantity", "methods")),
+    "lowest": (_below, ("quantity", "method", "others")),
     "growth": (_growth, ("quantity", "method", "from", "between")),
     "everywhere": (_everywhere, ("quantity", "method", "others")),
     "outcomes": (_outcomes, ("method",)),
-    "open": (_open, ("why",)),
+    "open": (None, ("why",)),
 }
 
 
@@ -263,19 +237,15 @@ def rule_text(claim: dict[str, Any]) -> str:
 
 def published_answer(claim: dict[str, Any], published: Sequence[Row]) -> Answer | None:
     """What the published numbers say about a claim; None if there are none for it."""
-    if claim["kind"] in ("growth", "everywhere", "outcomes", "open"):
+    rule = RULES[claim["kind"]][0]
+    if rule not in (_ratio, _below):
         return None
-    where = {"source": claim["source"]}
-    if "dataset" in claim.get("where", {}):
-        where["dataset"] = claim["where"]["dataset"]
+    where = {name: value for name, value in claim.get("where", {}).items() if name == "dataset"} | {"source": claim["source"]}
     rows = [row for row in matching(published, where) if row.get(claim["quantity"]) is not None]
     own = [row for row in rows if claim["part"] == f"Table {row.get('table')}"]
     # A claim may compare with a number of another table, as Table 4 does with Table 1.
-    for chosen in (own, rows):
-        answer = RULES[claim["kind"]][0](claim, chosen)
-        if isinstance(answer, Answer):
-            return answer
-    return None
+    answers = (rule(claim, chosen) for chosen in (own, rows))
+    return next((answer for answer in answers if isinstance(answer, Answer)), None)
 
 
 def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]]) -> list[Answer]:
@@ -283,44 +253,29 @@ def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]])
 
     The numbers of a claim about both devices may come from several folders of one machine or run.
     """
-    if claim["kind"] == "open":
+    rule, _ = RULES[claim["kind"]]
+    if rule is None:
         return [Answer(UNKNOWN, claim["why"])]
-    rows = [row for row in found.rows if row["source"] == claim["source"]]
     dataset = claim.get("where", {}).get("dataset")
+    named = {claim.get(part, {}).get("device") for part in ("where", "top", "bottom")} - {None}
     answers: list[Answer] = []
-    missing: list[str] = []
-    for name in [dataset, *stand_ins.get(dataset, [])] if dataset else [None]:
-        of_data = [row for row in rows if name is None or row.get("dataset") == name]
-        across = {claim.get(side, {}).get("device") for side in ("top", "bottom")} == {"cpu", "cuda"}
-        groups: dict[str, list[Row]] = {}
-        for row in of_data:
-            folder = Path(row["folder"])
-            groups.setdefault(str(folder.parent if across else folder), []).append(row)
-        for folder, group in groups.items():
-            # A claim that names no device is answered for each one.
-            devices = {None} if _names_device(claim) else {row.get("device") for row in group}
-            for device in sorted(devices, key=str):
-                chosen = [row for row in group if device is None or row.get("device") == device]
-                answer = RULES[claim["kind"]][0](claim, chosen)
-                if isinstance(answer, str):
-                    missing.append(f"{folder} lacks {answer}")
-                    continue
-                on = f", {device}" if device else ""
-                stand_in = f"on {name}, not {dataset}" if name != dataset else ""
-                where = f"{folder}{on}"
-                answers.append(Answer(answer.verdict, answer.numbers, where, stand_in))
-    if answers:
-        return answers
-    why = "; ".join(dict.fromkeys(missing)) or _nothing(claim, dataset)
-    return [Answer(NEEDS_GPU if _names_gpu(claim) else UNKNOWN, why)]
-
-
-def _names_gpu(claim: dict[str, Any]) -> bool:
-    return any(claim.get(part, {}).get("device") == "cuda" for part in ("where", "top", "bottom"))
-
-
-def _names_device(claim: dict[str, Any]) -> bool:
-    return any("device" in claim.get(part, {}) for part in ("where", "top", "bottom"))
+    missing: dict[str, None] = {}
+    for name in [dataset, *stand_ins.get(dataset, [])]:
+        # A claim that names no device is answered for each one.
+        groups: dict[tuple[str, str], list[Row]] = {}
+        for row in found.rows:
+            if row["source"] == claim["source"] and (name is None or row.get("dataset") == name):
+                folder = Path(row["folder"]).parent if len(named) > 1 else row["folder"]
+                groups.setdefault((str(folder), "" if named else str(row.get("device") or "")), []).append(row)
+        for (folder, device), group in groups.items():
+            answer = rule(claim, group)
+            if isinstance(answer, str):
+                missing[f"{folder} lacks {answer}"] = None
+                continue
+            stand_in = f"on {name}, not {dataset}" if name != dataset else ""
+            answers.append(replace(answer, where=f"{folder}, {device}" if device else str(folder), stand_in=stand_in))
+    why = "; ".join(missing) or _nothing(claim, dataset)
+    return answers or [Answer(NEEDS_GPU if "cuda" in named else UNKNOWN, why)]
 
 
 def command_of(claim: dict[str, Any], claims: Claims) -> str:

@@ -34,7 +34,7 @@ def _training_table(
     """A table with a line for each method of a training, a note on all trainings, which may be empty,
     and how long they took and where they ran."""
     folder = _training_folder(root, name)
-    ended = trainings.load_ended(folder)[0] if folder else []
+    ended = trainings.load_ended(folder) if folder else []
     lines = [line for line in ended if line.get("outcome") == "measured"]
     if folder is None or not lines:
         return NOTHING
@@ -72,7 +72,7 @@ def digits_table(root: Path) -> list[str]:
     """Bits per dimension of the digits, times of epochs, and how fast images are generated."""
     if (folder := _training_folder(root, "digits")) is None:
         return NOTHING
-    points = _by_method(trainings.load_points(folder)[0])
+    points = _by_method(trainings.load_points(folder))
     is_generated = (folder / results.GENERATIONS_FILE_NAME).exists()
     speeds = results.generations(folder) if is_generated else []
     speeds_of = _by_method(speeds)

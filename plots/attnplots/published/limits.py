@@ -2,49 +2,33 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from attnplots.figures import ceilings
+from attnplots.figures.ceilings import AVX2, FLOAT32
+from attnplots.figures.rates import AVX2_OPTION
 from attnplots.records import environment, records
 from attnplots.records.records import Record, RecordsError
 
 DEFAULT = Path("results/cpu-kernels")
 PASSES = {"forward": "forward", "forward_backward": "with backward"}
 MASKS = {True: "causal", False: "not causal"}
-# The column of the ceilings that a method with this option is compared with.
-AVX2_OPTION, AVX2_RATE = "implementation=avx2", "fma_float32_avx2_gflop_s"
-RATE = "fma_float32_gflop_s"
-
-
-@dataclass(frozen=True)
-class Share:
-    """A share of the multiply-add rate, and its interval across processes (None if unknown)."""
-
-    middle: float
-    low: float | None
-    high: float | None
-
-    def text(self) -> str:
-        if self.low is None or self.high is None:
-            return f"{100 * self.middle:.0f} %"
-        return f"{100 * self.middle:.0f} % ({100 * self.low:.0f}–{100 * self.high:.0f})"
 
 
 def rates(folder: Path) -> dict[str, float]:
     """The medians of the multiply-add rates (GFLOP/s) that the rounds of a sweep measured."""
-    path, found = ceilings.read_environment(folder)
-    rounds = found.get("ceilings_of_rounds")
-    return {name: ceilings.rate_of_rounds(path, rounds, name) for name in (RATE, AVX2_RATE)}
+    path, rounds = folder / environment.FILE_NAME, environment.read(folder).get("ceilings_of_rounds")
+    return {name: median(ceilings.values_of_rounds(path, rounds, name)) for name in (FLOAT32, AVX2)}
 
 
-def share(record: Record, limits: dict[str, float]) -> Share:
-    """The rate of a measured record by its method's formula, as a share of the ceiling."""
-    ceiling = limits[AVX2_RATE if AVX2_OPTION in record["method"] else RATE] * 1e6
-    work = record["flops"] / ceiling
+def share(record: Record, limits: dict[str, float]) -> str:
+    """The rate of a measured record by its method's formula, as a share of the ceiling, with its interval across processes."""
+    work = record["flops"] / (limits[AVX2 if AVX2_OPTION in record["method"] else FLOAT32] * 1e6)
     low, high = record.get("time_ci_high_ms"), record.get("time_ci_low_ms")
-    return Share(work / record["time_median_ms"], work / low if low else None, work / high if high else None)
+    interval = f" ({100 * work / low:.0f}–{100 * work / high:.0f})" if low and high else ""
+    return f"{100 * work / record['time_median_ms']:.0f} %{interval}"
 
 
 def tables(folder: Path) -> str:
@@ -56,13 +40,13 @@ def tables(folder: Path) -> str:
     lines = [
         f"{environment.machine_text(known)}; build {known.get('revision')}. The limit is the "
         "multiply-add rate of float32 that the same rounds measured on all threads: "
-        f"{limits[RATE]:.0f} GFLOP/s, and {limits[AVX2_RATE]:.0f} GFLOP/s with AVX2. "
+        f"{limits[FLOAT32]:.0f} GFLOP/s, and {limits[AVX2]:.0f} GFLOP/s with AVX2. "
         "In brackets: the interval across processes.",
         "",
         *_head("share of the limit", lengths),
     ]
     float32 = [r for r in found if r["dtype"] == "float32"]
-    lines += _rows(float32, lengths, lambda r: share(r, limits).text())
+    lines += _rows(float32, lengths, lambda r: share(r, limits))
     others = {_case(r): r for r in float32}
     narrow = [r for r in found if r["dtype"] == "bfloat16" and _case(r) in others]
     if narrow:

@@ -12,7 +12,9 @@ from typing import Any
 
 from attnplots.published import experiment_tables, verdicts
 from attnplots.published.quoted import machine_folder, provenance
-from attnplots.records import driver, records
+from attnplots.records import certainty, crossovers, driver, records
+from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
+from attnplots.records.ratios import Factors
 from attnplots.records.records import Record, RecordsError
 from attnplots.records.words import amount, listed, span, times_as_fast
 
@@ -21,9 +23,8 @@ CLAIMS = "docs/claims.md"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
 # A link to the figure of a sweep, which is in the folder of a machine.
 PICTURE = re.compile(r"\(results/([\w-]+)/[\w-]+/\1\.png\)")
-# The lengths that the table of Figure 1 shows, and what its times are compared with.
+# The lengths that the table of Figure 1 shows.
 LENGTHS = (4096, 65536)
-BASELINE = "sdpa"
 TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
 # Ratios of two runs that differ by at most so many percent are called equal.
 WITHIN = 5
@@ -33,7 +34,7 @@ PACKAGES = {
     "rivals/reformer-pytorch.py": "reformer-pytorch",
     "rivals/performer-pytorch.py": "performer-pytorch",
 }
-# PyTorch's flexible attention, which is compared with PyTorch's own BASELINE.
+# PyTorch's flexible attention, which is compared with PyTorch's own RIVAL.
 FLEX = "rivals/flex-attention.py"
 
 
@@ -56,48 +57,26 @@ def _time(record: Record | None) -> str:
     shown = f"{amount(record[TIME])} ms"
     if None in ends:
         return shown
-    reach = max(ends[1] - middle, middle - ends[0]) / middle
-    return f"{shown} ± {100 * reach:.1f} %"
+    return f"{shown} ± {100 * certainty.reach(middle, ends):.1f} %"
 
 
-def _against_baseline(crossovers: Sequence[dict[str, Any]], method: str) -> str:
+def _against_baseline(found: Crossover | None) -> str:
     """From which length on a method is faster than the baseline, with the interval."""
-    for pair in crossovers:
-        sides = {pair["one"]["method"]: pair["one"], pair["other"]["method"]: pair["other"]}
-        is_wanted = all(side["protocol"] == "forward_backward" and side["device"] == "cpu" for side in sides.values())
-        if (
-            pair["quantity"] != "time"
-            or not is_wanted
-            or set(sides) != {method, BASELINE}
-            or pair["differs"] != ["method"]
-        ):
-            continue
-        is_one = pair["one"]["method"] == method
-        starts_lower = pair["other_needs_less_at_first"] != is_one
-        if pair["verdict"] == "never crosses":
-            word = "faster" if starts_lower else "slower"
-            return f"{word} at every N from {pair['from_length']:,.0f} on"
-        if pair["verdict"] == "crosses":
-            low, high = pair["interval"]
-            ends = f"{low:,.0f} to {high:,.0f}"
-            word = "slower" if starts_lower else "faster"
-            return f"{word} from N = {pair['length']:,.0f} on (95 %: {ends})"
-        return "cannot tell which is faster"
-    return "not compared"
+    if found is None:
+        return "not compared"
+    word = "faster" if found.faster else "slower"
+    if found.verdict == NEVER:
+        return f"{word} at every N from {found.first:,.0f} on"
+    if found.verdict == CROSSES:
+        return f"{word} from N = {found.length:,.0f} on (95 %: {found.low:,.0f} to {found.high:,.0f})"
+    return "cannot tell which is faster"
 
 
-def _factor(by_case: dict[tuple[str, int], Record], method: str) -> str:
+def _factor(own: Sequence[Record], factors: Factors, method: str) -> str:
     """How many times as fast as the baseline a method is at the longest length at which both have times; an empty text
     if there is none."""
-    both = [
-        n for m, n in by_case
-        if m == method and all(by_case.get((name, n), {}).get("outcome") == "measured" for name in (method, BASELINE))
-    ]  # fmt: skip
-    if not both:
-        return ""
-    own, other = by_case[method, max(both)], by_case[BASELINE, max(both)]
-    paired = own["ratio_median"] if own.get("baseline") == BASELINE and own.get("ratio_median") else None
-    return f"{times_as_fast(paired or own[TIME] / other[TIME])} at {max(both):,}"
+    found = {r["query_len"]: ratio for r in own if r["method"] == method and (ratio := factors(r))}
+    return f"{times_as_fast(found[max(found)])} at {max(found):,}" if found else ""
 
 
 def figure1_table(root: Path) -> list[str]:
@@ -107,21 +86,22 @@ def figure1_table(root: Path) -> list[str]:
     if folder is None:
         return ["Nothing is measured yet."]
     own = [r for r in records.load(folder) if r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu"]
-    crossovers = driver.ask("analyse", folder)["crossovers"]
+    known = crossovers.select(crossovers.load(folder), own)
+    factors = Factors(own, RIVAL)
     by_case = {(r["method"], r["query_len"]): r for r in own}
     fastest = {}
     for n in LENGTHS:
         of_length = [r for (_, k), r in by_case.items() if k == n and r["outcome"] == "measured"]
         if of_length:
             fastest[n] = min(of_length, key=lambda r: r[TIME])["method"]
-    head = ["method", *(f"N = {n:,}" for n in LENGTHS), f"time against {BASELINE}"]
+    head = ["method", *(f"N = {n:,}" for n in LENGTHS), f"time against {RIVAL}"]
     rows = []
     for method in dict.fromkeys(r["method"] for r in own):
         cells = []
         for n in LENGTHS:
             text = _time(by_case.get((method, n)))
             cells.append(f"**{text}**" if fastest.get(n) == method else text)
-        against = [_factor(by_case, method), _against_baseline(crossovers, method)] if method != BASELINE else ["–"]
+        against = [_factor(own, factors, method), _against_baseline(known.get(method))] if method != RIVAL else ["–"]
         rows.append([f"`{method}`", *cells, "; ".join(filter(None, against))])
     measured = [r for r in own if r["outcome"] == "measured"]
     if not measured:
@@ -166,7 +146,7 @@ def rivals_table(root: Path) -> list[str]:
 
 def _flex_sentences(records: Iterable[Record]) -> list[str]:
     """How the time of FLEX compares with that of PyTorch's sdpa, and where it is faster, as a line."""
-    found = [r for r in records if r["method"].rpartition(":")[0] == FLEX and r.get("baseline") == BASELINE]
+    found = [r for r in records if r["method"].rpartition(":")[0] == FLEX and r.get("baseline") == RIVAL]
     found = [r for r in found if r["protocol"] == "forward" and r.get("ratio_median")]
     if not found:
         return []

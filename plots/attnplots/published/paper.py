@@ -21,14 +21,13 @@ GENERATE = "attnbench train {0}` and `attnbench generate results/{0}/MACHINE"
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: what it shows, and the function that describes it from folders of results.
+    """A figure: the function that describes it from folders of results, and which folders these are.
 
     It is drawn from the first of `sources`, which are names of sweeps or of settings files, that has a
     folder with files such as `needs`; if there are several `parts` of sources, each part is a figure of
     its own. `command` makes the files. Folders of `also`, if there are any, are in the same figure.
     """
 
-    about: str
     parts: tuple[tuple[str, ...], ...]
     needs: str
     command: str
@@ -60,31 +59,20 @@ def _sweep(describe: Callable[..., Description]) -> Callable[..., Description]:
 
 
 FIGURES = {
-    "figure1": Drawing(
-        "time and memory against the sequence length", (("figure1",),), records.FILE_NAME, SWEEP,
-        _sweep(scaling.describe_crossovers),
-    ),
-    "figure2": Drawing(
-        "loss of the copy task against updates", (("copy-task", "copy-task-short"),), trainings.FILE_NAME, TRAIN,
-        _curves("update"),
-    ),
-    "figure3": Drawing(
-        "images that the models draw", (("mnist", "digits"),), "samples-*.npy", GENERATE, _images("samples"),
-    ),
-    "figure4": Drawing(
-        "completions of images", (("cifar10", "mnist", "digits"),), "completions-*.npy", GENERATE,
-        _images("completions"),
-    ),
+    # Time and memory against the sequence length.
+    "figure1": Drawing((("figure1",),), records.FILE_NAME, SWEEP, _sweep(scaling.describe_crossovers)),
+    # Loss of the copy task against updates.
+    "figure2": Drawing((("copy-task", "copy-task-short"),), trainings.FILE_NAME, TRAIN, _curves("update")),
+    # Images that the models draw, and their completions of images.
+    "figure3": Drawing((("mnist", "digits"),), "samples-*.npy", GENERATE, _images("samples")),
+    "figure4": Drawing((("cifar10", "mnist", "digits"),), "completions-*.npy", GENERATE, _images("completions")),
+    # Loss of image generation and of speech against epochs and wall time.
     "figure5": Drawing(
-        "loss of image generation and of speech against epochs and wall time",
-        (("cifar10",), ("mnist", "digits"), ("speech", "speech-short")), trainings.FILE_NAME, TRAIN,
-        _curves("epoch", "training_s"),
+        (("cifar10",), ("mnist", "digits"), ("speech", "speech-short")), trainings.FILE_NAME, TRAIN, _curves("epoch", "training_s")
     ),
-    MEMORY: Drawing(
-        "what the peak memory consists of", (("figure1", "methods"),), records.FILE_NAME, SWEEP, _sweep(split.describe),
-        also=("decode",),
-    ),
-}  # fmt: skip
+    # What the peak memory consists of.
+    MEMORY: Drawing((("figure1", "methods"),), records.FILE_NAME, SWEEP, _sweep(split.describe), also=("decode",)),
+}
 NAMES = (
     *(name for name in FIGURES if name != MEMORY),
     *(f"table{number}" for number in paper_tables.NUMBERS), MEMORY, BREAK_EVEN,
@@ -102,7 +90,7 @@ def _size(folder: Path) -> int:
     if (folder / records.FILE_NAME).exists():
         return sum(record["outcome"] == "measured" for record in records.load(folder))
     if (folder / trainings.FILE_NAME).exists():
-        return len(trainings.load_points(folder)[0])
+        return len(trainings.load_points(folder))
     return 0
 
 
@@ -155,22 +143,12 @@ def _draw(name: str, root: Path, widths: Sequence[str], out: Path, program: str)
 
 
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Draws or prints what was asked for."""
-    about = "; ".join(f"{name}: {drawing.about}" for name, drawing in FIGURES.items())
-    parser.add_argument("what", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}; {about}")
-    parser.add_argument(
-        "--results", type=Path, default=root / "results", metavar="DIR",
-        help="folder with folders of results, or one of these (default: results/ of the project)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--out", type=Path, default=Path(), metavar="DIR",
-        help="folder for the files of a figure (default: the current one)",
-    )  # fmt: skip
-    parser.add_argument("--width", choices=tuple(style.WIDTHS), help="width of a figure (default: a file for each)")
-    parser.add_argument(
-        "--format", choices=paper_tables.KINDS, default=paper_tables.KINDS[0],
-        help="format of a table (default: %(default)s)",
-    )  # fmt: skip
+    """Draws or prints what was asked for. `attnbench paper` describes the options."""
+    parser.add_argument("what", choices=NAMES, metavar="NAME")
+    parser.add_argument("--results", type=Path, default=root / "results")
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--width", choices=tuple(style.WIDTHS))
+    parser.add_argument("--format", choices=paper_tables.KINDS, default=paper_tables.KINDS[0])
     options = parser.parse_args(arguments)
     results = options.results
     if not results.is_dir():

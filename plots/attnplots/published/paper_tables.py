@@ -8,7 +8,8 @@ from typing import Any
 
 from attnplots.published import claims, verdicts
 from attnplots.published.quantities import EXTRAPOLATED, QUANTITIES, Value, number_text, quantity_name
-from attnplots.records import driver, records, results
+from attnplots.records import crossovers, driver, records, results
+from attnplots.records.crossovers import CROSSES, NEVER, Crossover
 from attnplots.records.records import RecordsError
 from attnplots.records.results import GENERATIONS, TRAININGS, Results, Row
 from attnplots.records.rows import method_text, protocol_text, setting_text
@@ -268,7 +269,7 @@ def break_even(root: Path) -> Table:
         gpus = dict.fromkeys(str(record["gpu"]) for record in loaded if record.get("gpu"))
         cpus = dict.fromkeys(str(record["cpu_model"]) for record in loaded if record.get("cpu_model"))
         name = str(folder.relative_to(root)) if folder != root else folder.name
-        lines = [_case(name, pair) for pair in driver.ask("analyse", folder)["crossovers"] if _is_of_devices(pair)]
+        lines = [_case(name, found) for found in crossovers.of_devices(driver.ask("analyse", folder))]
         if lines:
             body += lines
             machines[name] = f"{' / '.join(cpus)} and {' / '.join(gpus)}"
@@ -282,28 +283,17 @@ def break_even(root: Path) -> Table:
     return Table(caption, "tab:break-even", ["results", "protocol", "setting", "method", "faster"], "lllll", body)
 
 
-def _is_of_devices(pair: dict[str, Any]) -> bool:
-    """Whether a comparison is one of a method on the CPU with the same method on the GPU, which may replay a graph."""
-    differs = set(pair["differs"])
-    devices = {pair["one"]["device"], pair["other"]["device"]}
-    return pair["quantity"] == "time" and "device" in differs <= {"device", "graph"} and devices == {"cpu", "cuda"}
-
-
-def _case(folder: str, pair: dict[str, Any]) -> list[Cell]:
-    gpu = pair["one"] if pair["one"]["device"] == "cuda" else pair["other"]
-    # The device that needs less at long lengths is the one that needs more before the crossover.
-    crosses = pair.get("length") is not None
-    winner = pair["one"] if pair["other_needs_less_at_first"] == crosses else pair["other"]
-    name = "GPU" if winner is gpu else "CPU"
-    if pair["verdict"] == "crosses":
-        low, high = pair["interval"]
-        text = f"{name} from N = {pair['length']:,.0f} ({low:,.0f} to {high:,.0f})"
-    elif pair["verdict"] == "never crosses":
-        text = f"{name} at every N from {pair['from_length']:,.0f} to {pair['to_length']:,.0f}"
+def _case(folder: str, found: Crossover) -> list[Cell]:
+    gpu = found.axes
+    name = "GPU" if found.faster else "CPU"
+    if found.verdict == CROSSES:
+        text = f"{name} from N = {found.length:,.0f} ({found.low:,.0f} to {found.high:,.0f})"
+    elif found.verdict == NEVER:
+        text = f"{name} at every N from {found.first:,.0f} to {found.last:,.0f}"
     else:
-        text = f"{pair['verdict']}: {pair['reason']}" if pair.get("reason") else pair["verdict"]
+        text = f"{found.verdict}: {found.reason}"
     shown = [gpu["dtype"], *(["causal"] if gpu.get("causal") else [])]
-    if "graph" in pair["differs"] or gpu.get("graph"):
+    if gpu.get("graph"):
         shown.append(setting_text(gpu, "graph"))
     cells = (folder, protocol_text(gpu), ", ".join(shown), method_text(gpu["method"]), text)
     return [plain(text) for text in cells]

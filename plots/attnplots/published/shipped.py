@@ -14,11 +14,12 @@ measured hours apart. Memory is counted, so it may differ by `MEMORY` only.
 import argparse
 import math
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnplots.published import parts, stamps
+from attnplots.published import stamps
 from attnplots.records import environment, records, schema, trainings
 from attnplots.records.options import add_results
 from attnplots.records.records import Record, Records, RecordsError
@@ -80,7 +81,7 @@ def sweeps(root: Path) -> list[Folder]:
     for path in _own_folders(root):
         if (path / records.FILE_NAME).exists():
             name, machine = path.relative_to(root).parts[:2]
-            found.append(Folder(path, name, machine, records.read(path)))
+            found.append(Folder(path, name, machine, records.load(path)))
     return found
 
 
@@ -114,9 +115,9 @@ class _Checker:
     def check_folder(self, folder: Folder) -> None:
         own = [record for record in folder.records if not record.get("external_source")]
         versions = sorted({record.get("schema_version", 0) for record in own})
-        if not (len(versions) <= 1 and all(COMPLETE_SINCE <= v <= schema.KNOWN_VERSION for v in versions)):
+        if not (len(versions) <= 1 and all(COMPLETE_SINCE <= v <= schema.current().version for v in versions)):
             shown = " and ".join(map(str, versions))
-            self.add(folder.path, f"schema version {shown}, expected {schema.KNOWN_VERSION}")
+            self.add(folder.path, f"schema version {shown}, expected {schema.current().version}")
         if any(record.get("dirty") for record in own):
             self.add(folder.path, "measured by a build with uncommitted changes")
         few = [
@@ -146,7 +147,7 @@ class _Checker:
             for record in folder.records:
                 if record["outcome"] != "measured" or record.get("external_source"):
                     continue
-                key = (folder.machine, records.identity(record, folder.records.schema))
+                key = (folder.machine, records.identity(record))
                 other, shared = first.setdefault(key, (folder, record))
                 if other.name == folder.name:
                     continue
@@ -209,13 +210,20 @@ def check(root: Path, renewals: dict[str, str]) -> list[Problem]:
     return checker.problems
 
 
+def renewals_of(root: Path) -> dict[str, str]:
+    """The command that renews each folder of results/, by the name of the folder: a part that `experiments/reproduce` runs."""
+    lists = tomllib.loads((root / "experiments/parts.toml").read_text("utf-8"))
+    names = [part["name"] for parts in lists.values() for part in parts]
+    return {name: f"experiments/reproduce --only {name}" for name in names}
+
+
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
     """Prints a line for each problem; returns 0 if there is none, and 1 if there is."""
     from attnplots.published import pages
 
     add_results(parser, root)
     options = parser.parse_args(arguments)
-    found = check(options.results.resolve(), parts.renewals(root))
+    found = check(options.results.resolve(), renewals_of(root))
     if options.results.resolve() == root / "results":
         for page in pages.outdated(root):
             found.append(Problem(page, "does not say what the records say", FIGURES_COMMAND))

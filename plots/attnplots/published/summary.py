@@ -72,7 +72,7 @@ def _crossings(row: Row, known: list[Crossover]) -> str:
 
 
 def _crossing(crossover: Crossover) -> str:
-    if crossover.verdict == CROSSES and crossover.length is not None:
+    if crossover.verdict == CROSSES:
         if not crossover.faster:
             return f"slower from {crossover.length:,.0f} on"
         return f"{crossover.length:,.0f} ({crossover.low:,.0f}–{crossover.high:,.0f})"

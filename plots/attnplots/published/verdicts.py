@@ -67,16 +67,8 @@ def ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]
     return numbers
 
 
-def _ours_text(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]]) -> str:
-    return "; ".join(one.text(quantity) for one in ours(row, quantity, found, stand_ins))
-
-
-# The columns of a table of published numbers beside ours.
-NUMBERS_HEAD = ("case", "method", "quantity", "published", "ours")
-
-
 class NumbersRow(NamedTuple):
-    """The columns of NUMBERS_HEAD; `ours` is empty if the results have no such number."""
+    """A published number beside ours; `ours` is empty if the results have no such number."""
 
     case: str
     method: str
@@ -113,7 +105,7 @@ def numbers(published: Sequence[Row], found: Results, claims: Claims) -> list[Nu
                     published_text = number_text(quantity, row[quantity])
                     case = row.get("dataset") or f"N = {row['query_len']}, d = {row['head_dim']}"
                     what = quantity_name(quantity) + select_device(row)
-                    ours_text = _ours_text(row, quantity, found, claims.stand_ins)
+                    ours_text = "; ".join(one.text(quantity) for one in ours(row, quantity, found, claims.stand_ins))
                     body.append(NumbersRow(case, row["method"], what, published_text, ours_text))
         tables.append(Numbers(said_in, number, claims.machines.get(name, "not stated"), body))
     return tables
@@ -124,7 +116,7 @@ def numbers_section(published: Sequence[Row], found: Results, claims: Claims) ->
     lines = ["## Published numbers and ours", ""]
     for one in numbers(published, found, claims):
         lines += [f"### {one.said_in}", "", f"Published for: {one.machine}.", ""]
-        lines += table(NUMBERS_HEAD, [row._replace(ours=row.ours or MISSING) for row in one.rows])
+        lines += table(NumbersRow._fields, [row._replace(ours=row.ours or MISSING) for row in one.rows])
     return lines
 
 
@@ -232,18 +224,11 @@ def page(
 
 
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Prints the report."""
-    published = root / "experiments" / "published"
+    """Prints the report. `attnbench verdicts` describes the options."""
     add_results(parser, root)
-    parser.add_argument(
-        "--claims",
-        type=Path,
-        default=published / "claims.toml",
-        metavar="FILE",
-        help="file of claims (default: experiments/published/claims.toml)",
-    )
-    parser.add_argument("--format", choices=("markdown", "text"), default="markdown", help="(default: markdown)")
-    parser.add_argument("--width", type=int, default=100, metavar="COLUMNS", help="width of text (default: 100)")
+    parser.add_argument("--claims", type=Path)
+    parser.add_argument("--format", choices=("markdown", "text"), default="markdown")
+    parser.add_argument("--width", type=int, default=100)
     options = parser.parse_args(arguments)
     # textwrap cannot wrap to less than the indentation.
     width = max(20, options.width) if options.format == "text" else None

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from attnplots.records import schema
 from attnplots.records.records import Record
-from attnplots.records.schema import USUAL_REACH
 from attnplots.records.text import count_of
 
 # What an interval covers, by the value of the column `time_ci_scope`, as notes say it.
@@ -50,7 +50,7 @@ def doubts(record: Record, median: str, low: str, high: str) -> list[str]:
     value = record.get(median)
     bounds = [record[name] for name in (low, high) if record.get(name) is not None]
     found = {
-        NOISY: bool(value) and _reach(value, bounds) > noise_limit(record),
+        NOISY: bool(value) and reach(value, bounds) > noise_limit(record),
         "disturbed": (record.get("disturbed_processes") or 0) > 0,
         "suspect": bool(record.get("suspect")),
         "implausible": bool(record.get("implausible")),
@@ -61,10 +61,10 @@ def doubts(record: Record, median: str, low: str, high: str) -> list[str]:
 
 def noise_limit(record: Record) -> float:
     """The distance of a bound from its value, relative to the value, beyond which it is noisy."""
-    return max(USUAL_REACH, record.get("noise_target") or 0)
+    return max(schema.current().usual_reach, record.get("noise_target") or 0)
 
 
-def _reach(value: float, bounds: list[float]) -> float:
+def reach(value: float, bounds: Sequence[float]) -> float:
     """The distance of the furthest bound from a value, relative to the value."""
     return max((abs(bound - value) for bound in bounds), default=0.0) / value
 

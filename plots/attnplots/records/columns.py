@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnplots.records import environment, records, trainings
+from attnplots.records import environment, records, schema, trainings
 from attnplots.records.environment import Environment
 from attnplots.records.records import Record, RecordsError
-from attnplots.records.schema import TYPES, Axis, Column
+from attnplots.records.schema import Axis, Column
 
-NUMBERS = (TYPES["integer"], TYPES["number"])
-LIST_TYPES = (TYPES["numbers"], TYPES["numbers by name"])
+# The types of columns that can be drawn, and of those that hold several numbers for each record.
+NUMBERS = ("integer", "number")
+LIST_TYPES = ("numbers", "numbers by name")
 # The groups of columns that hold what the user asked for.
 ASKED = ("case", "setting", "training", "process")
 # How many names an error lists.
@@ -83,29 +84,29 @@ def _contents(folder: Path) -> str:
 
 def _sweep(folder: Path) -> Table:
     loaded = records.load(folder)
-    columns = dict(loaded.schema.columns)
+    columns = dict(schema.current().columns)
     for line in loaded:
         for name, value in (line.get("diagnostics") or {}).items():
-            columns.setdefault(name, Column(name, TYPES["number"], "", "diagnostics"))
+            columns.setdefault(name, Column(name, "number", "", "diagnostics"))
             line.setdefault(name, value)
     found = environment.load(folder, loaded)
     path = folder / records.FILE_NAME
-    return Table(path, False, list(loaded), loaded.schema.axes, columns, found)
+    return Table(path, False, list(loaded), schema.current().axes, columns, found)
 
 
 def _training(folder: Path) -> Table:
-    points, schema = trainings.load_points(folder)
-    axes = tuple(Axis(name, "execution", None) for name in schema.training_axes)
+    points = trainings.load_points(folder)
+    axes = tuple(Axis(name, "execution") for name in schema.current().training_axes)
     notes = []
     if (folder / trainings.ENDED_FILE_NAME).exists():
-        for line in trainings.load_ended(folder)[0]:
+        for line in trainings.load_ended(folder):
             if line.get("outcome") == trainings.FAILED:
                 why = line.get("failure_kind") or "for no recorded reason"
                 notes.append(f"{line['method']} with seed {line.get('seed')} failed: {why}")
     found = environment.load(folder, points)
     told = (f"Failed trainings: {'; '.join(notes)}.",) if notes else ()
     path = folder / trainings.FILE_NAME
-    return Table(path, True, points, axes, schema.training_columns, found, told)
+    return Table(path, True, points, axes, schema.current().training_columns, found, told)
 
 
 def known(table: Table, name: str) -> Column:
@@ -127,7 +128,7 @@ def known_number(table: Table, name: str) -> Column:
     numeric = _select_valued(table, lambda c: c.type in NUMBERS)
     if column and column.type not in NUMBERS:
         near = difflib.get_close_matches(name, numeric, 3, 0.5) or numeric
-        wrong = f"column `{name}` holds {column.type.name}, no numbers to draw"
+        wrong = f"column `{name}` holds values of the type {column.type}, no numbers to draw"
         raise RecordsError(f"{table.path}: {wrong}; expected a column such as {listed(near)}")
     if column and name not in numeric:
         if why := _why_none_measured(table):

@@ -1,4 +1,4 @@
-"""From which length on a method is faster than another, as `attnbench analyse` computes it."""
+"""From which length on a series is faster than another, as `attnbench analyse` computes it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,25 +15,39 @@ CROSSES, NEVER = "crosses", "never crosses"
 
 @dataclass(frozen=True)
 class Crossover:
-    """How a method compares with RIVAL in one setting.
+    """How the time of a series compares with that of another: a method with RIVAL, or a method on the GPU with the same on
+    the CPU.
 
-    `verdict` is CROSSES or NEVER, or says that the records cannot tell. `length` is where both take
-    the same time, with a 95 % interval, and `faster` says whether the method is the faster one at
-    the longest common length. `axes` are the values of the axes of the method's records.
+    `verdict` is CROSSES or NEVER, or says that the records cannot tell, for this `reason`. `length` is where both take
+    the same time, with a 95 % interval, and `faster` says whether the series is the faster one at the longest common
+    length. The common lengths are those from `first` to `last`. `axes` are the values of the axes of the series, and
+    `other` those of the other.
     """
 
-    method: str
     axes: dict[str, Any]
+    other: dict[str, Any]
     verdict: str
     faster: bool
     length: float | None
     low: float | None
     high: float | None
+    first: float
+    last: float
+    reason: str
+
+    @property
+    def method(self) -> str:
+        """The method of the series."""
+        return str(self.axes["method"])
 
     def fits(self, record: Record) -> bool:
-        """Whether a record belongs to the setting of the crossover. Records of an older schema lack
-        axes that are newer."""
-        return all(record.get(name) in (None, value) for name, value in self.axes.items())
+        """Whether a record belongs to the series."""
+        return is_of_series(record, self.axes)
+
+
+def is_of_series(record: Record, axes: dict[str, Any]) -> bool:
+    """Whether a record belongs to the series with these axes. One that was made in memory may lack some."""
+    return all(record.get(name) in (None, value) for name, value in axes.items())
 
 
 def find(records: Records) -> list[Crossover]:
@@ -51,20 +65,30 @@ def load(folder: Path) -> list[Crossover]:
 
 
 def parse(analysis: dict[str, Any]) -> list[Crossover]:
-    """The crossovers in the output of `attnbench analyse --format json`."""
-    found = []
-    for pair in analysis["crossovers"]:
-        methods = [pair[side]["method"] for side in ("one", "other")]
-        if pair["quantity"] != "time" or pair["differs"] != ["method"] or RIVAL not in methods:
-            continue
-        own = "other" if methods[0] == RIVAL else "one"
-        # The winner at long lengths is the one that is slower before the crossover.
-        first = pair["other_needs_less_at_first"]
-        winner = "one" if first == (pair.get("length") is not None) else "other"
-        low, high = pair.get("interval") or (None, None)
-        axes = pair[own]
-        found.append(Crossover(axes["method"], axes, pair["verdict"], winner == own, pair.get("length"), low, high))
-    return found
+    """The crossovers of methods with RIVAL in the output of `attnbench analyse --format json`."""
+    pairs = [pair for pair in analysis["crossovers"] if pair["quantity"] == "time" and pair["differs"] == ["method"]]
+    of_rival = [pair for pair in pairs if RIVAL in (pair["one"]["method"], pair["other"]["method"])]
+    return [_of_side(pair, "other" if pair["one"]["method"] == RIVAL else "one") for pair in of_rival]
+
+
+def of_devices(analysis: dict[str, Any]) -> list[Crossover]:
+    """The crossovers of methods on the GPU, which may replay a CUDA graph, with the same methods on the CPU."""
+    pairs = [pair for pair in analysis["crossovers"] if pair["quantity"] == "time"]
+    pairs = [pair for pair in pairs if "device" in pair["differs"] and {"device", "graph"}.issuperset(pair["differs"])]
+    pairs = [pair for pair in pairs if {pair["one"]["device"], pair["other"]["device"]} == {"cpu", "cuda"}]
+    return [_of_side(pair, "one" if pair["one"]["device"] == "cuda" else "other") for pair in pairs]
+
+
+def _of_side(pair: dict[str, Any], own: str) -> Crossover:
+    """A comparison as one of its sides sees it."""
+    length = pair.get("length")
+    # The winner at long lengths is the one that is slower before the crossover.
+    winner = "one" if pair["other_needs_less_at_first"] == (length is not None) else "other"
+    low, high = pair.get("interval") or (None, None)
+    return Crossover(
+        pair[own], pair["other" if own == "one" else "one"], pair["verdict"], winner == own, length, low, high,
+        pair["from_length"], pair["to_length"], pair.get("reason") or "",
+    )  # fmt: skip
 
 
 def select(crossovers: Iterable[Crossover], records: list[Record]) -> dict[str, Crossover]:

@@ -1,4 +1,4 @@
-"""Asks the driver `attnbench`, which computes the statistics that figures and pages show."""
+"""Asks the driver `attnbench`, which reads and checks records, and computes the statistics that figures and pages show."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from attnplots.records.records import RecordsError
+from attnplots.records.text import RecordsError
 
 # What a driver that was built, or installed with the Python package, is called.
 PROGRAM = "attnbench"
@@ -35,6 +35,6 @@ def ask(*words: str | Path, folder: Path | None = None) -> Any:
     full = [str(found), *map(str, words), "--format", "json"]
     done = subprocess.run(full, cwd=folder, capture_output=True, text=True, check=False)
     if not done.stdout:
-        said = done.stderr.strip().splitlines()
-        raise RecordsError(f"`{command}` failed: {said[-1] if said else f'exit code {done.returncode}'}")
+        said = done.stderr.strip().splitlines() or [f"`{command}` failed with exit code {done.returncode}"]
+        raise RecordsError(said[-1].removeprefix(f"{PROGRAM}: "))
     return json.loads(done.stdout)

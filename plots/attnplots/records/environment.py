@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attnplots.records.records import Record, RecordsError
-from attnplots.records.text import printable
+from attnplots.records.records import Record
+from attnplots.records.text import RecordsError, printable, short
 
 FILE_NAME = "environment.json"
 COLUMNS = (
@@ -17,23 +17,39 @@ COLUMNS = (
 Environment = dict[str, Any]
 
 
+def read(folder: Path) -> dict[str, Any]:
+    """All that the file of a folder says; empty if it is missing. Raises RecordsError if it cannot be read."""
+    path = folder / FILE_NAME
+    try:
+        said = json.loads(path.read_bytes().decode())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
+    except (ValueError, RecursionError) as error:
+        raise RecordsError(f"{path}: expected a JSON object: {error}")
+    if not isinstance(said, dict):
+        raise RecordsError(f"{path}: expected a JSON object, found {short(said)}")
+    return said
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """read(), but empty if the file cannot be read, about which load() complains."""
+    try:
+        return read(folder)
+    except RecordsError:
+        return {}
+
+
 def load(folder: Path, records: list[Record] | None = None) -> Environment:
     """The environment of a folder. Where the file does not say it, that of the first of `records`,
     which may have the same columns.
 
     Raises RecordsError if the file is there but cannot be read.
     """
-    path = folder / FILE_NAME
-    try:
-        found = json.loads(path.read_bytes().decode()).get("environment", {})
-        if not isinstance(found, dict):
-            raise TypeError("`environment` is no object")
-    except FileNotFoundError:
-        found = {}
-    except OSError as error:
-        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise RecordsError(f"{path}: expected an object with the member `environment`: {error}")
+    found = read(folder).get("environment", {})
+    if not isinstance(found, dict):
+        raise RecordsError(f"{folder / FILE_NAME}: expected an object in `environment`, found {short(found)}")
     found = found or (records or [{}])[0]
     environment = {name: found.get(name) for name in COLUMNS if found.get(name) is not None}
     return {n: printable(v) if isinstance(v, str) else v for n, v in environment.items()}
@@ -63,15 +79,6 @@ def dates_text(lines: Iterable[Record]) -> str:
     day if they are the same, and empty if no line says it."""
     dates = sorted({str(line["finished_at"])[:10] for line in lines if line.get("finished_at")})
     return " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else ""
-
-
-def told(folder: Path) -> dict[str, Any]:
-    """All that the file of a folder says; empty if it is missing or cannot be read, about which load() complains."""
-    try:
-        said = json.loads((folder / FILE_NAME).read_bytes().decode())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
 
 
 def stamp(lines: Iterable[Record], environment: Environment | None = None) -> str:

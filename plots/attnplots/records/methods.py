@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from attnplots.records.schema import CURRENT_OPTIONS
+from attnplots.records import schema
 
 PYTHON = ".py:"
 # Follows a method's name in records that were imported instead of measured.
@@ -29,13 +29,11 @@ def split_method(method: str) -> tuple[str, str]:
 
 
 def with_current_options(method: str) -> str:
-    """The text of a method, or of a baseline, with the current names of its options:
-    "linear:implementation=avx2" for "linear:kernel=avx2"."""
+    """The text of a method with the current names of its options: "linear:implementation=avx2" for "linear:kernel=avx2"."""
     name, options = split_method(method)
-    if not any(former_method == name for former_method, _ in CURRENT_OPTIONS):
-        return method
+    current = schema.current().current_options
     pairs = (option.partition("=") for option in options.split(","))
-    renamed = (CURRENT_OPTIONS.get((name, key), key) + equals + value for key, equals, value in pairs)
+    renamed = (current.get((name, key), key) + equals + value for key, equals, value in pairs)
     return f"{name}:{','.join(renamed)}" if options else method
 
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from attnplots.records.methods import method_text, split_method, with_current_options
-from attnplots.records.records import Records
-from attnplots.records.schema import RecordsError
+from attnplots.records.records import Records, RecordsError
 
 
 def add_methods(parser: argparse.ArgumentParser) -> None:

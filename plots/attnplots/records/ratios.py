@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable
 
-from attnplots.records import certainty
-from attnplots.records.records import Record, Records, RecordsError
+from attnplots.records import certainty, schema
+from attnplots.records.records import Record, RecordsError
 from attnplots.records.rows import Length, Measure, method_text
 
 COLUMNS = ("ratio_median", "ratio_ci_low", "ratio_ci_high")
@@ -35,11 +35,11 @@ class Factors:
     The ratio is that which was recorded if the case took turns with the reference, and that of the two times if not.
     """
 
-    def __init__(self, records: Records, rival: str) -> None:
+    def __init__(self, records: Iterable[Record], rival: str) -> None:
         timed = [r for r in records if r["outcome"] == "measured" and r.get("time_per_sample_ms")]
         baselines = {str(r["baseline"]) for r in timed if r.get("baseline")}
         wanted = baselines.pop() if len(baselines) == 1 else rival
-        self._axes = [axis.name for axis in records.schema.axes if axis.name != "method"]
+        self._axes = [axis.name for axis in schema.current().axes if axis.name != "method"]
         self._times = {self._setting(r): float(r["time_per_sample_ms"]) for r in timed if r["method"] == wanted}
         self.name = wanted if self._times else ""
 

@@ -5,7 +5,6 @@ A row has the columns of its line, and these: `folder`, where it was found; `sou
 """
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from typing import Any
 
 from attnplots.records import environment, records, trainings
 from attnplots.records.environment import Environment
-from attnplots.records.records import Record, RecordsError, json_lines, short
-from attnplots.records.text import printable
+from attnplots.records.records import Record
+from attnplots.records.text import RecordsError, json_lines, printable, short
 
 Row = dict[str, Any]
 
@@ -92,17 +91,12 @@ def _read(folder: Path, file_name: str) -> list[Row]:
 
 def _sweep(folder: Path) -> list[Row]:
     """The records of a sweep, whose name is in environment.json."""
-    path = folder / environment.FILE_NAME
-    try:
-        name = str(json.loads(path.read_bytes().decode())["sweep"])
-    except (OSError, ValueError, KeyError, TypeError):
-        name = folder.parent.name  # of results/SWEEP/MACHINE
+    name = str(environment.told(folder).get("sweep") or folder.parent.name)  # of results/SWEEP/MACHINE
     return [record | {"source": name} for record in records.load(folder)]
 
 
 def _trainings(folder: Path) -> list[Row]:
-    ended, _ = trainings.load_ended(folder)
-    return [line | {"source": TRAININGS, "dataset": _dataset(line)} for line in ended]
+    return [line | {"source": TRAININGS, "dataset": _dataset(line)} for line in trainings.load_ended(folder)]
 
 
 def _dataset(line: Record) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnplots.records import certainty
+from attnplots.records import certainty, schema
 from attnplots.records.methods import method_text
 from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.schema import Axis
@@ -181,8 +181,9 @@ def split_rows(records: Records) -> list[Row]:
     than the sequence length, such as the batch size, usually follows from the sequence length. It
     splits rows only if one method has several values of it at one sequence length of a setting.
     """
-    lengths = [axis.name for axis in records.schema.axes if axis.kind == "length"]
-    settings = [a.name for a in records.schema.axes if a.name not in (CURVE_AXIS, *lengths)]
+    known = schema.current().axes
+    lengths = [axis.name for axis in known if axis.kind == "length"]
+    settings = [axis.name for axis in known if axis.name not in (CURVE_AXIS, *lengths)]
     axes = [axis for axis in FIRST_IN_TITLE if axis in settings]
     axes += [axis for axis in settings if axis not in FIRST_IN_TITLE]
     for axis in lengths:
@@ -197,7 +198,7 @@ def split_rows(records: Records) -> list[Row]:
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(json.dumps([record.get(a) for a in axes]), []).append(record)
-    followers = {axis.name for axis in records.schema.axes if only_follows(axis, records)}
+    followers = {axis.name for axis in known if only_follows(axis, records)}
     varying = [a for a in axes if a != "protocol" and a not in followers and len({_key(r, a) for r in records}) > 1]
     ordered = sorted(groups.values(), key=lambda group: [sort_key(group[0], a) for a in axes])
     return [

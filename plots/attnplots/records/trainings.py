@@ -2,69 +2,69 @@
 
 from pathlib import Path
 
-from attnplots.records import schema as schemas
-from attnplots.records.records import (
-    MAX_TEXT, Record, RecordsError, identity_of, json_lines, short, type_problem, version_problem,
-)
-from attnplots.records.schema import Schema
-from attnplots.records.text import printable
+from attnplots.records import schema
+from attnplots.records.records import Record, identity_of
+from attnplots.records.text import RecordsError, json_lines, printable, short
 
 FILE_NAME = "curves.jsonl"
 ENDED_FILE_NAME = "trainings.jsonl"
 
 FAILED = "failed"
+# The types of Python that the values of a column may have, by the type of the column.
+TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 
 
-def load_points(folder: Path) -> tuple[list[Record], Schema]:
-    """The points of all curves in a folder, in their order, and the schema of their columns.
+def load_points(folder: Path) -> list[Record]:
+    """The points of all curves in a folder, in their order.
 
     Raises RecordsError, which names the file and the line, if a point cannot be used, and if the file has none.
     """
-    points, schema = _load(folder, FILE_NAME, ("update",))
+    points = _load(folder, FILE_NAME, ("update",))
     if not points:
         path = folder / FILE_NAME
         raise RecordsError(f"{path}: no lines; expected at least one JSON object on a line")
-    return points, schema
+    return points
 
 
-def load_ended(folder: Path) -> tuple[list[Record], Schema]:
-    """The last line of each training that has ended, maybe none, and the schema of the columns.
+def load_ended(folder: Path) -> list[Record]:
+    """The last line of each training that has ended, maybe none.
 
     Raises RecordsError, which names the file and the line, if a line cannot be used.
     """
     return _load(folder, ENDED_FILE_NAME, ())
 
 
-def _load(folder: Path, file_name: str, more_axes: tuple[str, ...]) -> tuple[list[Record], Schema]:
+def _load(folder: Path, file_name: str, more_axes: tuple[str, ...]) -> list[Record]:
     path = folder / file_name
-    lines = json_lines(path)
-    schema = schemas.load(folder)
-    if not schema.training_columns:
-        schema = schemas.read(schemas.COPY)
     found: dict[str, Record] = {}
-    for number, line in lines:
-        wrong = _problem(line, schema, more_axes)
+    for number, line in json_lines(path):
+        wrong = _problem(line, more_axes)
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
         line = {n: printable(v) if isinstance(v, str) else v for n, v in line.items()}
         # After a training was continued, the later one of two points at the same update counts.
-        found[identity_of(line, (*schema.training_axes, *more_axes))] = line
-    return list(found.values()), schema
+        found[identity_of(line, (*schema.current().training_axes, *more_axes))] = line
+    return list(found.values())
 
 
-def _problem(line: object, schema: Schema, counts: tuple[str, ...]) -> str | None:
+def _problem(line: object, counts: tuple[str, ...]) -> str | None:
     """What is wrong with the columns of a line, or None."""
     if not isinstance(line, dict):
         return f"expected a JSON object, found {short(line)}"
-    if wrong := version_problem(line):
-        return wrong
+    known = schema.current()
+    version = line.get("schema_version")
+    if type(version) is int and version > known.version:
+        return f"expected schema_version {known.version} or less, which this program understands, found {version}"
     for name in ("task", "method"):
-        if not isinstance(line.get(name), str) or not 0 < len(line[name]) <= MAX_TEXT:
-            expected = f"a text of at most {MAX_TEXT} characters"
-            return f"expected {expected} in `{name}`, found {short(line.get(name))}"
+        if not line.get(name):
+            return f"expected a text in `{name}`, found {short(line.get(name))}"
     for name in counts:
-        if type(line.get(name)) is not int or not 0 < line[name] < 2**63:
+        if type(line.get(name)) is not int or line[name] <= 0:
             return f"expected a positive integer in `{name}`, found {short(line.get(name))}"
-    types = {column.name: column.type for column in schema.training_columns.values()}
-    problems = (type_problem(name, value, types, schema.path) for name, value in line.items())
-    return next((wrong for wrong in problems if wrong), None)
+    for name, value in line.items():
+        column = known.training_columns.get(name)
+        if column is None and value is not None:
+            return f"unknown column `{name}`; expected one of the columns that `attnbench list schema` prints for trainings"
+        if column and value is not None and type(value) not in TYPES[column.type]:
+            return f"expected a value of the type {column.type}, or null, in `{name}`, found {short(value)}"
+    return None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from attnplots.records import rows as data
+from attnplots.records import schema
 from attnplots.records.records import Record, Records
 from attnplots.records.text import count_of
 
@@ -56,7 +57,7 @@ def change_text(log_ratio: float | None) -> str:
 def varying(records: Records) -> list[str]:
     """The axes that have several values among records, other than those that are always named and
     those that have the value of the axis that they follow in every record."""
-    axes = [axis for axis in records.schema.axes if axis.name not in NAMED]
+    axes = [axis for axis in schema.current().axes if axis.name not in NAMED]
     told = [axis for axis in axes if not data.only_follows(axis, records)]
     return [a.name for a in told if len({str(record.get(a.name)) for record in records}) > 1]
 
@@ -65,7 +66,7 @@ def common_text(records: Records) -> str:
     """What all cases have in common: the axes of COMMON with one value, and others whose only value
     is not the default."""
     varied = varying(records)
-    axes = [a for a in records.schema.axes if a.name not in (*NAMED, *varied)]
+    axes = [a for a in schema.current().axes if a.name not in (*NAMED, *varied)]
     told = [a for a in axes if a.name in COMMON or (records[0].get(a.name) != a.default and not a.follows)]
     return ", ".join(data.setting_text(records[0], axis.name) for axis in told if records[0].get(axis.name) is not None)
 

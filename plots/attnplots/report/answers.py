@@ -120,7 +120,7 @@ def find(folder: Folder, analysis: dict[str, Any]) -> Answers:
         lengths,
         [setting for setting in settings if setting.fastest],
         _approximate(present),
-        _devices(present, analysis["crossovers"]),
+        _devices(present, crossovers.of_devices(analysis)),
         growths,
         [*_ends(rows), *_not_planned(rows), *_absent_devices(folder.records, present)],
         noise(present),
@@ -141,7 +141,7 @@ def _lengths(records: Iterable[Record]) -> list[int]:
 
 def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover], factors: Factors) -> Setting:
     fastest = {n: found for n in lengths if (found := _fastest(row.records, n, factors))}
-    crossings = _crossings([c for c in mine.values() if _is_said(c)], row.records)
+    crossings = _crossings(c for c in mine.values() if _is_said(c))
     return Setting(row.title, fastest, crossings, _least_memory(row.records))
 
 
@@ -198,53 +198,39 @@ def _is_said(crossover: Crossover) -> bool:
     return crossover.verdict in (CROSSES, NEVER)
 
 
-def _crossings(crossovers: Iterable[Crossover], records: Sequence[Record]) -> list[str]:
+def _crossings(crossovers: Iterable[Crossover]) -> list[str]:
     """From which length on methods are faster than RIVAL; those of which the same is said share a sentence."""
     methods: dict[str, list[str]] = {}
     for crossover in crossovers:
-        methods.setdefault(_crossing(crossover, records), []).append(data.method_text(crossover.method))
+        methods.setdefault(_crossing(crossover), []).append(data.method_text(crossover.method))
     return [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {said}" for said, names in methods.items()]
 
 
-def _crossing(crossover: Crossover, records: Sequence[Record]) -> str:
+def _crossing(crossover: Crossover) -> str:
     """What is said of a method: from which length on it is faster or slower than RIVAL."""
     which = f"{'faster' if crossover.faster else 'slower'} than {RIVAL}"
-    if crossover.verdict == NEVER or crossover.length is None:
-        first, last = _common_lengths(crossover.method, records)
-        return f"{which} at every length that both were measured at, N = {first:,} to {last:,}"
-    ends = ""
-    if crossover.low is not None and crossover.high is not None:
-        ends = _interval_text(crossover.low, crossover.high)
-    return f"{which} from N = {crossover.length:,.0f} on{ends}"
+    if crossover.verdict == NEVER:
+        return f"{which} at every length that both were measured at, N = {crossover.first:,.0f} to {crossover.last:,.0f}"
+    return f"{which} from N = {crossover.length:,.0f} on{_interval_text(crossover)}"
 
 
-def _common_lengths(method: str, records: Sequence[Record]) -> tuple[int, int]:
-    """The smallest and the largest length at which a method and RIVAL have times."""
+def _devices(records: Iterable[Record], pairs: Sequence[Crossover]) -> list[Devices]:
+    """The comparisons of the time of methods on the GPU with that of the same methods on the CPU."""
     timed = [r for r in records if r["outcome"] == "measured"]
-    lengths = [{r["query_len"] for r in timed if r["method"] == name} for name in (method, RIVAL)]
-    common = lengths[0] & lengths[1] or lengths[0] | lengths[1]
-    return min(common), max(common)
-
-
-def _devices(records: Iterable[Record], pairs: Iterable[dict[str, Any]]) -> list[Devices]:
-    """The comparisons of `attnbench analyse` of the time of one method on the CPU with that on the GPU, which may replay a CUDA
-    graph: the CPU has none."""
-    timed = [r for r in records if r["outcome"] == "measured"]
-    pairs = [p for p in pairs if p["quantity"] == "time" and "device" in p["differs"] and set(p["differs"]) <= {"device", "graph"}]
-    axes = [p[side] for p in pairs for side in ("one", "other")]
+    axes = [side for pair in pairs for side in (pair.axes, pair.other)]
     others = [
         name for name in (axes[0] if axes else {})
         if name not in ("method", "device", "graph") and len({str(a.get(name)) for a in axes}) > 1
     ]  # fmt: skip
     found = []
     for pair in pairs:
-        cpu, gpu = (next(pair[side] for side in ("one", "other") if (pair[side]["device"] == "cpu") == is_cpu) for is_cpu in (True, False))
+        gpu = pair.axes
         settings = (data.protocol_text(gpu) if name == "protocol" else data.setting_text(gpu, name) for name in others)
-        names = [data.method_text(gpu["method"]), *settings]
+        names = [data.method_text(pair.method), *settings]
         title = " · ".join([*names, *(["GPU with a CUDA graph"] if gpu.get("graph") else [])])
         times = {}
-        for one in (r for r in timed if _fits(r, cpu)):
-            for other in (r for r in timed if _fits(r, gpu) and all(r.get(n) == one.get(n) for n in ("query_len", "key_len", "batch"))):
+        for one in (r for r in timed if crossovers.is_of_series(r, pair.other)):
+            for other in (r for r in timed if pair.fits(r) and all(r.get(n) == one.get(n) for n in ("query_len", "key_len", "batch"))):
                 values = data.TIME.value(one)[0], data.TIME.value(other)[0]
                 if values[0] and values[1]:
                     times[one["query_len"]] = (time_text(values[0]), time_text(values[1]), amount(values[0] / values[1]))
@@ -252,28 +238,21 @@ def _devices(records: Iterable[Record], pairs: Iterable[dict[str, Any]]) -> list
     return sorted(found, key=lambda devices: devices.title)
 
 
-def _fits(record: Record, axes: dict[str, Any]) -> bool:
-    """Whether a record is of the series with these axes."""
-    return all(record.get(name) in (None, value) for name, value in axes.items())
-
-
-def _break_even(pair: dict[str, Any]) -> str:
-    """From which length on which device is faster, as `attnbench analyse` says it."""
-    first = pair["other" if pair["other_needs_less_at_first"] else "one"]["device"]
-    faster, other = ("the CPU", "the GPU") if first == "cpu" else ("the GPU", "the CPU")
-    span = f"N = {pair['from_length']:,.0f} to {pair['to_length']:,.0f}"
-    if pair["verdict"] == NEVER:
+def _break_even(pair: Crossover) -> str:
+    """From which length on which device is faster."""
+    faster, other = ("the GPU", "the CPU") if pair.faster else ("the CPU", "the GPU")
+    span = f"N = {pair.first:,.0f} to {pair.last:,.0f}"
+    if pair.verdict == NEVER:
         return f"{faster} is faster at every length that both were measured at, {span}"
-    if pair["verdict"] != CROSSES:
-        return f"the records cannot tell from which length on one is faster ({span}): {pair['reason']}"
-    return f"{other} is faster from N = {pair['length']:,.0f} on{_interval_text(*pair['interval'])}, {faster} below"
+    if pair.verdict != CROSSES:
+        return f"the records cannot tell from which length on one is faster ({span}): {pair.reason}"
+    return f"{faster} is faster from N = {pair.length:,.0f} on{_interval_text(pair)}, {other} below"
 
 
-def _interval_text(low: float, high: float) -> str:
+def _interval_text(crossover: Crossover) -> str:
     """The interval of a length, in brackets after a space. One that is narrower than a position would have two equal ends."""
-    if f"{low:,.0f}" == f"{high:,.0f}":
-        return " (95 % interval: narrower than one position)"
-    return f" (95 % interval: {low:,.0f} to {high:,.0f})"
+    low, high = (f"{end:,.0f}" for end in (crossover.low or 0.0, crossover.high or 0.0))
+    return f" (95 % interval: {low} to {high})" if low != high else " (95 % interval: narrower than one position)"
 
 
 def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]:
@@ -381,7 +360,7 @@ def noise(records: Records) -> list[str]:
         low, high = certainty.interval(record, *data.TIME_COLUMNS[1:])
         middle = record.get(data.TIME_COLUMNS[0])
         if middle and low is not None and high is not None:
-            reaches.append((max(high - middle, middle - low) / middle, record))
+            reaches.append((certainty.reach(middle, (low, high)), record))
     if not own:
         return ["No case was measured."]
     texts = []

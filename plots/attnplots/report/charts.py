@@ -6,14 +6,13 @@ panel. The fields of a point are those of POINT.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from math import cos, pi, sin
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 
 from attnplots.figures import style
-from attnplots.records import ratios
+from attnplots.records import ratios, schema
 from attnplots.records import rows as data
 from attnplots.records.records import Record, Records
 from attnplots.records.words import varying
@@ -87,13 +86,22 @@ CURVE_Y = (
 TOLD = ("_folder", "query_len", "batch", "time_median_ms", "_interval", "_factor", "peak_extra_bytes", "ratio_median",
         "max_row_error", "implementation", "_doubts")  # fmt: skip
 
-# The marks of Matplotlib as shapes of Vega: names, or polygons by their corners and the turn of the
-# first corner from the top, in parts of a turn.
-NAMED_SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "<": "triangle-left",
-                ">": "triangle-right", "D": "diamond", "P": "cross"}  # fmt: skip
-POLYGONS = {"p": (5, 0.0), "h": (6, 0.0), "8": (8, 1 / 16)}
-STAR = "*"
-THIN_DIAMOND = "M0,-1L0.6,0L0,1L-0.6,0Z"
+# The markers of Matplotlib as paths, which Vega draws as large as its own shapes of these kinds.
+SHAPES = {
+    "o": "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
+    "s": "M-1,-1H1V1H-1Z",
+    "^": "M0,-0.866L1,0.866H-1Z",
+    "v": "M0,0.866L1,-0.866H-1Z",
+    "<": "M-0.866,0L0.866,-1V1Z",
+    ">": "M0.866,0L-0.866,-1V1Z",
+    "D": "M0,-1L1,0L0,1L-1,0Z",
+    "P": "M-0.4,-1H0.4V-0.4H1V0.4H0.4V1H-0.4V0.4H-1V-0.4H-0.4Z",
+    "p": "M0.000,-1.000L0.951,-0.309L0.588,0.809L-0.588,0.809L-0.951,-0.309Z",
+    "h": "M0.000,-1.000L0.866,-0.500L0.866,0.500L0.000,1.000L-0.866,0.500L-0.866,-0.500Z",
+    "8": "M0.383,-0.924L0.924,-0.383L0.924,0.383L0.383,0.924L-0.383,0.924L-0.924,0.383L-0.924,-0.383L-0.383,-0.924Z",
+    "*": "M0.000,-1.000L0.247,-0.340L0.951,-0.309L0.399,0.130L0.588,0.809L0.000,0.420L-0.588,0.809L-0.399,0.130L-0.951,-0.309L-0.247,-0.340Z",
+    "d": "M0,-1L0.6,0L0,1L-0.6,0Z",
+}
 
 
 @dataclass(frozen=True)
@@ -129,11 +137,6 @@ class Chart:
     told: list[str]
     panel: str
     part: str
-
-
-def page_values(chart: Chart) -> dict[str, Any]:
-    """The chart as plain values."""
-    return asdict(chart)
 
 
 def sweep_chart(records: Records, folders: Sequence[str], columns: Iterable[str]) -> Chart:
@@ -179,34 +182,16 @@ def looks(methods: Iterable[str]) -> list[Look]:
     """The looks of methods, as in figures."""
     found = style.styles(methods)
     return [
-        Look(name, look.colour, style.on_dark(look.colour), shape_of(look.marker or "o"), look.hollow,
+        Look(name, look.colour, style.on_dark(look.colour), SHAPES[look.marker or "o"], look.hollow,
              [4 * part for part in look.dash[1]])
         for name, look in found.items()
     ]  # fmt: skip
 
 
-def shape_of(marker: str) -> str:
-    """The shape of Vega that looks like a marker of Matplotlib."""
-    if marker in NAMED_SHAPES:
-        return NAMED_SHAPES[marker]
-    if marker in POLYGONS:
-        corners, turn = POLYGONS[marker]
-        return _path([(1.0, turn + k / corners) for k in range(corners)])
-    if marker == STAR:
-        return _path([((1.0, 0.42)[k % 2], k / 10) for k in range(10)])
-    return THIN_DIAMOND
-
-
-def _path(corners: Sequence[tuple[float, float]]) -> str:
-    """A closed path through corners, each with its distance from the middle and its turn."""
-    points = [f"{r * sin(2 * pi * t):.3f},{-r * cos(2 * pi * t):.3f}" for r, t in corners]
-    return f"M{'L'.join(points)}Z"
-
-
 def facets(records: Records) -> list[Facet]:
     """The axes with several values other than the method and the lengths, with those values on that
     are shown at first."""
-    lengths = [axis.name for axis in records.schema.axes if axis.kind == "length"]
+    lengths = [axis.name for axis in schema.current().axes if axis.kind == "length"]
     names = [n for n in ["protocol", *varying(records)] if n not in lengths and len(_values(records, n)) > 1]
     found = []
     for name in names:

@@ -12,7 +12,6 @@ from attnplots.figures import images
 from attnplots.records import environment, records, results, trainings
 from attnplots.records.environment import Environment
 from attnplots.records.records import Record, Records, RecordsError
-from attnplots.records.schema import Schema
 from attnplots.records.text import printable
 from attnplots.report import gates
 from attnplots.report.gates import Gate
@@ -50,7 +49,6 @@ class Experiment:
     label: str
     path: Path
     points: list[Record]
-    schema: Schema | None
     ended: list[Record]
     generations: list[results.Row]
     has_images: bool
@@ -111,7 +109,7 @@ def _labels(folders: Sequence[Path]) -> dict[Path, str]:
 
 
 def _sweep(folder: Path, label: str) -> Folder:
-    found = _shown(records.read(folder))
+    found = records.load(folder)
     said = environment.told(folder)
     # The file is named after the folder if environment.json does not say so: results/SWEEP/MACHINE.
     name = str(said.get("sweep") or folder.resolve().parent.name)
@@ -134,23 +132,11 @@ def _object(value: Any) -> dict[str, Any]:
     return {name: printable(member) if isinstance(member, str) else member for name, member in members}
 
 
-def _shown(found: Records) -> Records:
-    """The records with texts that are safe to show."""
-    safe = [{k: printable(v) if isinstance(v, str) and not v.isprintable() else v for k, v in r.items()} for r in found]
-    return Records(safe, found.schema)
-
-
 def _experiment(folder: Path, label: str) -> Experiment:
-    points, schema = [], None
-    if (folder / trainings.FILE_NAME).exists():
-        points, schema = trainings.load_points(folder)
-    ended = []
-    if (folder / trainings.ENDED_FILE_NAME).exists():
-        ended, schema = trainings.load_ended(folder)
-    rows = []
-    if (folder / results.GENERATIONS_FILE_NAME).exists():
-        rows = results.generations(folder)
+    points = trainings.load_points(folder) if (folder / trainings.FILE_NAME).exists() else []
+    ended = trainings.load_ended(folder) if (folder / trainings.ENDED_FILE_NAME).exists() else []
+    rows = results.generations(folder) if (folder / results.GENERATIONS_FILE_NAME).exists() else []
     has_images = any(True for kind in images.KINDS for _ in folder.glob(f"{kind}-*.npy"))
     lines = [*points, *ended, *rows]
     known = environment.load(folder, lines or None)
-    return Experiment(label, folder, points, schema, ended, rows, has_images, known)
+    return Experiment(label, folder, points, ended, rows, has_images, known)

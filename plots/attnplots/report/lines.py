@@ -7,16 +7,15 @@ an underscore: they are never names of recorded columns.
 
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots.records import certainty, ratios
+from attnplots.records import certainty, ratios, schema
 from attnplots.records import rows as data
 from attnplots.records.columns import LIST_TYPES
 from attnplots.records.crossovers import RIVAL
 from attnplots.records.records import Record, Records, identity
-from attnplots.records.schema import Axis, Schema
 from attnplots.records.text import printable
 from attnplots.records.words import CaseTexts, varying
 from attnplots.report.folders import Folder
@@ -70,10 +69,9 @@ class Lines:
 def sweep_lines(folders: Sequence[Folder]) -> Lines:
     """The lines of the records of some folders of one sweep."""
     everything: list[tuple[Folder, Record]] = [(f, r) for f in folders for r in f.records]
-    schema = folders[-1].records.schema
-    names = _names([record for _, record in everything], schema)
-    columns = [_column(name, schema) for name in names]
-    together = Records([record for _, record in everything], schema)
+    together = Records(record for _, record in everything)
+    names = _names(together)
+    columns = [_column(name) for name in names]
     # Devices on which nothing could run do not count when panels get their titles.
     present, _ = data.select_present_devices(together)
     factors = {folder.path: ratios.Factors(folder.records, RIVAL) for folder in folders}
@@ -87,7 +85,7 @@ def sweep_lines(folders: Sequence[Folder]) -> Lines:
         if ratio := factors[folder.path](record):
             derived["_factor"] = 1 / ratio
         if len(folders) > 1:
-            derived |= _over_runs(folders.index(folder), record, derived, first, schema)
+            derived |= _over_runs(folders.index(folder), record, derived, first)
         rows.append([plain(derived.get(name, record.get(name))) for name in names])
     reference = next((f.name for f in factors.values() if f.name), "")
     for column in columns:
@@ -111,17 +109,17 @@ def gate_lines(gates: Sequence[Gate]) -> Lines:
     return Lines([{"name": name, "unit": "", "about": about} for name, about in OF_GATES.items()], [], rows)
 
 
-def _names(lines: Sequence[Record], schema: Schema) -> list[str]:
+def _names(lines: Sequence[Record]) -> list[str]:
     """The columns that have a value in any line and are no lists, and the derived ones."""
-    scalars = [c.name for c in schema.columns.values() if c.type not in LIST_TYPES]
+    scalars = [c.name for c in schema.current().columns.values() if c.type not in LIST_TYPES]
     present = [name for name in scalars if any(line.get(name) is not None for line in lines)]
     return [*DERIVED, *present]
 
 
-def _column(name: str, schema: Schema) -> dict[str, str]:
+def _column(name: str) -> dict[str, str]:
     if name in DERIVED:
         return {"name": name, "unit": "", "about": DERIVED[name]}
-    column = schema.columns[name]
+    column = schema.current().columns[name]
     return {"name": name, "unit": column.unit, "about": column.description}
 
 
@@ -133,11 +131,11 @@ def _derived(folder: Folder, record: Record, panel: str) -> dict[str, Any]:
         "_panel": panel,
         "_name": data.method_text(record["method"]),
         "_doubts": ", ".join(data.time_doubts(record)) or None,
-        "_command": command_of(record, folder.records.schema.axes),
+        "_command": command_of(record),
     }
     if middle and low is not None and high is not None:
         found |= {"_time_low": low, "_time_high": high}
-        found["_interval"] = max(high - middle, middle - low) / middle
+        found["_interval"] = certainty.reach(middle, (low, high))
     if middle and record.get("flops"):
         found["_rate"] = record["flops"] / middle / 1e6
     if record["outcome"] != "measured":
@@ -145,14 +143,12 @@ def _derived(folder: Folder, record: Record, panel: str) -> dict[str, Any]:
     return found
 
 
-def _over_runs(
-    run: int, record: Record, derived: dict[str, Any], first: dict[str, float], schema: Schema
-) -> dict[str, Any]:
+def _over_runs(run: int, record: Record, derived: dict[str, Any], first: dict[str, float]) -> dict[str, Any]:
     """The columns that show how a case changes from run to run; `first` holds the times of the first runs by case."""
     middle = record.get(data.TIME_COLUMNS[0])
     if not middle:
         return {"_run": run + 1}
-    before = first.setdefault(identity(record, schema), middle)
+    before = first.setdefault(identity(record), middle)
     ends = (derived.get("_time_low"), derived.get("_time_high"))
     low, high = (None if end is None else end / before for end in ends)
     return {"_run": run + 1, "_relative": middle / before, "_relative_low": low, "_relative_high": high}
@@ -167,11 +163,11 @@ def plain(value: Any) -> Any:
     return value
 
 
-def command_of(record: Record, axes: Iterable[Axis]) -> str:
+def command_of(record: Record) -> str:
     """The command that measures the case of a record again: `attnbench measure` with the axes that
     differ from their defaults."""
     words = ["attnbench measure", shlex.quote(record["method"])]
-    for axis in axes:
+    for axis in schema.current().axes:
         value = record.get(axis.name)
         follows = axis.follows and value == record.get(axis.follows)
         if axis.name == "method" or value is None or value == axis.default or follows:

@@ -389,12 +389,6 @@ function logTicks([low, high], form) {
   return equal;
 }
 
-const SHAPES = {
-  circle: "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z", square: "M-0.9,-0.9H0.9V0.9H-0.9Z", diamond: "M0,-1.1L1.1,0L0,1.1L-1.1,0Z",
-  cross: "M-0.35,-1H0.35V-0.35H1V0.35H0.35V1H-0.35V0.35H-1V-0.35H-0.35Z", "triangle-up": "M0,-1L1.05,0.85H-1.05Z",
-  "triangle-down": "M0,1L1.05,-0.85H-1.05Z", "triangle-left": "M-1,0L0.85,-1.05V1.05Z", "triangle-right": "M1,0L-0.85,-1.05V1.05Z",
-};
-
 // The line and the mark of a series, for the legend.
 // If colours stand for runs, it has that of texts.
 function swatch(look, {page, ink}, isPlain) {
@@ -408,7 +402,7 @@ function swatch(look, {page, ink}, isPlain) {
   };
   const colour = isPlain ? ink : isDark.matches ? look.dark : look.colour;
   part("path", {d: "M-17,0H17", stroke: colour, "stroke-width": 1.8, "stroke-dasharray": look.dash.join(" "), fill: "none"});
-  part("path", {d: SHAPES[look.shape] || look.shape, transform: "scale(4.4)", stroke: colour, "stroke-width": 1.5,
+  part("path", {d: look.shape, transform: "scale(4.4)", stroke: colour, "stroke-width": 1.5,
                 "vector-effect": "non-scaling-stroke", fill: look.hollow && !isPlain ? page : colour});
   return svg;
 }

@@ -9,7 +9,7 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from attnplots.records import rows as data
 from attnplots.records.environment import Environment
 from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.rows import method_text, size_text
-from attnplots.records.schema import COPY
 from attnplots.records.text import count_of, printable
 from attnplots.records.words import bytes_text, common_text, listed, share, span
 from attnplots.report import answers, changes, charts, folders, gates, lines
@@ -108,7 +107,7 @@ def _render(found: folders.Found, title: str, others: Executor) -> str:
     experiments = [_experiment(k, one, data) for k, one in enumerate(found.experiments)]
     if found.gates:
         data["lines"]["gate"] = vars(lines.gate_lines(found.gates))
-        data["charts"]["gate"] = charts.page_values(charts.gate_chart(found.gates)) | {"lines": "gate"}
+        data["charts"]["gate"] = asdict(charts.gate_chart(found.gates)) | {"lines": "gate"}
     place = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined, finalize=_safe,
@@ -124,7 +123,7 @@ def _render(found: folders.Found, title: str, others: Executor) -> str:
         gates=found.gates,
         gate_history=gates.history(found.gates),
         paper=_paper(found),
-        numbers_head=verdicts.NUMBERS_HEAD,
+        numbers_head=verdicts.NumbersRow._fields,
         css=_inside("page.css", "style"),
         bundle=_closed(bundle.result(), "script"),
         program=_inside("page.js", "script"),
@@ -168,10 +167,10 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     told = lines.sweep_lines(of)
     key = f"sweep-{number}"
     columns = [column["name"] for column in told.columns]
-    together = Records([record for folder in of for record in folder.records], newest.records.schema)
+    together = Records(record for folder in of for record in folder.records)
     labels = [folder.label for folder in of]
     data["lines"][key] = vars(told)
-    data["charts"][key] = charts.page_values(charts.sweep_chart(together, labels, columns)) | {"lines": key}
+    data["charts"][key] = asdict(charts.sweep_chart(together, labels, columns)) | {"lines": key}
     shown = Sweep(
         key, name, [_folder(folder) for folder in of], answers.find(newest, analysis.result()),
         newest.label if len(of) > 1 else "", lines.absent(newest), key,
@@ -181,7 +180,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     elif len(of) > 2:
         shown.history = changes.over_time(of)
         shown.history_chart = f"{key}-history"
-        data["charts"][shown.history_chart] = charts.page_values(charts.history_chart(together, labels)) | {"lines": key}
+        data["charts"][shown.history_chart] = asdict(charts.history_chart(together, labels)) | {"lines": key}
     return shown
 
 
@@ -255,7 +254,7 @@ def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
         names = ["method", "seed", "_name", *(q.column for q in (*chart.x, *chart.y))]
         rows = [[method_text(p["method"]) if n == "_name" else lines.plain(p.get(n)) for n in names] for p in one.points]
         data["lines"][key] = {"columns": [{"name": n, "unit": "", "about": ""} for n in names], "usual": [], "rows": rows}
-        data["charts"][key] = charts.page_values(chart) | {"lines": key}
+        data["charts"][key] = asdict(chart) | {"lines": key}
         shown.chart = key
     shown.ended = [_ended(line) for line in one.ended]
     order = ("dataset", "method", "device", "batch")
@@ -311,7 +310,7 @@ class Paper:
 
 
 def _paper(found: folders.Found) -> Paper:
-    published = COPY.resolve().parents[3] / "experiments" / "published"
+    published = FOLDER.resolve().parents[2] / "experiments" / "published"
     if not found.experiments or not (published / "claims.toml").exists():
         return Paper()
     rows = [row for one in found.experiments for row in results.read_folder(one.path)]
@@ -332,17 +331,10 @@ def _paper(found: folders.Found) -> Paper:
 
 
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Writes the page."""
-    parser.add_argument(
-        "folders", nargs="+", type=Path, metavar="DIR",
-        help="folder of a sweep or an experiment, or a folder that contains such folders. Two folders of one "
-        "sweep are compared, and more are shown as a history",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o", "--out", type=Path, default=Path("report.html"), metavar="FILE",
-        help="file to write (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--title", help="title of the page (default: the names of what it shows)")
+    """Writes the page. `attnbench report` describes the options."""
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("-o", "--out", type=Path, default=Path("report.html"))
+    parser.add_argument("--title")
     options = parser.parse_args(arguments)
     # Looking for garbage among millions of values would take a tenth of the time, and there is little of it.
     gc.disable()

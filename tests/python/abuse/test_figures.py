@@ -1,11 +1,12 @@
 """Tests of figures of records whose texts are made to do harm."""
 
-import json
+import importlib
 from xml.etree import ElementTree
 
 import pytest
-from conftest import ROOT
 from test_plots import LENGTHS, measured, refusal, run, write
+
+schema = importlib.import_module("attnplots.records.schema")
 
 # Control characters, a formula that does not parse, markup, an escape that reverses the text, and
 # characters that the font of the figures lacks.
@@ -37,12 +38,10 @@ def test_hostile_texts_give_a_figure_that_is_well_formed(tmp_path, script):
 def test_errors_of_the_scripts_are_safe_to_print(tmp_path):
     folder = write(tmp_path / "bad", [measured() | {HOSTILE: 1}])
     done = run(FIGURE, folder)
-    assert done.returncode == 2 and "unknown column" in done.stderr
+    assert done.returncode == 2 and "has no column" in done.stderr
     assert not set("\x1b\x00\x07\x9b\u202e\u2028") & set(done.stderr)
 
 
-def test_long_names_and_newer_records_are_refused(tmp_path):
-    assert "a text of at most 200 characters in `method`" in refusal(FIGURE, write(tmp_path / "long", [measured("a" * 201)]))
-    known = json.loads((ROOT / "plots/attnplots/records/schema.json").read_text())["schema_version"]
-    newer = write(tmp_path / "newer", [measured(schema_version=known + 1)])
-    assert f"expected schema_version {known} or less" in refusal(FIGURE, newer)
+def test_newer_records_are_refused(tmp_path):
+    newer = write(tmp_path / "newer", [measured(schema_version=schema.current().version + 1)])
+    assert "which this build understands" in refusal(FIGURE, newer)

@@ -155,14 +155,3 @@ def test_the_sweep_of_qualities_runs_end_to_end(quick, tmp_path):
         assert record["quality_row_error_p5"] <= record["quality_row_error_median"] <= record["quality_row_error_p95"]
         # lsh-4 sees all 64 keys, and is exact as well.
         assert (record["quality_row_error_p95"] < 1e-4) == (record["method"] in ("softmax", "lsh-4"))
-
-
-def test_records_of_earlier_versions_keep_their_approximation_error(attnbench, tmp_path, quick, sweep):
-    quick("sweep", sweep, "--out", "out")
-    old = records_in(tmp_path / "out")[0]
-    old = {k: v for k, v in old.items() if not k.startswith("quality_") and k not in ("concentration", "inputs_digest")}
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old/records.jsonl").write_text(json.dumps(old | {"schema_version": 5, "approximation_error": 0.75}) + "\n")
-    (record,) = attnbench.json("table", "old")
-    assert record["approximation_error"] == 0.75 and record["concentration"] == 1
-    assert record["quality_row_error_median"] is None

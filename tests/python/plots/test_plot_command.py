@@ -174,17 +174,17 @@ def test_a_sweep_is_drawn_as_time_against_length_with_a_panel_for_each_protocol(
 
 
 def test_cases_without_a_point_are_marked_above_the_panel_if_x_is_the_length(tmp_path):
-    rows = [measured("softmax", n, ms=n * n / 1e5, approximation_error=0.0) for n in (512, 1024)]
+    rows = [measured("softmax", n, ms=n * n / 1e5, quality_row_error_median=0.0) for n in (512, 1024)]
     rows += [missing("softmax", 65536, "oom"), measured("linear", 512), measured("linear", 1024)]
     folder = write(tmp_path / "set", rows)
-    for y in ("time_per_sample_ms", "approximation_error"):
+    for y in ("time_per_sample_ms", "quality_row_error_median"):
         figure = drawn(folder, y=y)
         (axes,) = figure.axes
         (mark,) = [artist for artist in figure.artists if artist.get_gid() == "gap"]
         assert axes.get_xlim()[1] > 65536
         assert 72 * mark.get_ydata()[0] > axes.get_window_extent().y1
         assert "OOM" in texts(figure)
-    figure = drawn(folder, x=("time_per_sample_ms",), y="approximation_error")
+    figure = drawn(folder, x=("time_per_sample_ms",), y="quality_row_error_median")
     assert not [artist for artist in figure.artists if artist.get_gid() == "gap"]
     assert "1 out of memory" in " ".join(texts(figure))
 
@@ -259,7 +259,7 @@ def test_filters_on_one_column_are_alternatives_and_on_two_are_joined(tmp_path):
         (["--x", "qery_len"], "query_len"),
         (["--series", "metod"], "unknown column `metod`; expected a column such as method"),
         (["--facet", "divice"], "device"),
-        (["--y", "outcome"], "column `outcome` holds a text, no numbers to draw"),
+        (["--y", "outcome"], "column `outcome` holds values of the type text, no numbers to draw"),
         (["--y", "gpu_power_w"], "column `gpu_power_w` has no numbers; there are numbers in time_"),
         (["--facet", "gpu"], "column `gpu` has no values"),
         (["--filter", "method"], "expected COLUMN=VALUE"),
@@ -282,7 +282,7 @@ def test_wrong_options_are_refused_by_name(tmp_path, words, said):
         ("{", "curves.jsonl:2: expected a JSON object"),
         ("[]", "curves.jsonl:2: expected a JSON object, found []"),
         (json.dumps(point(update=0)), "curves.jsonl:2: expected a positive integer in `update`"),
-        (json.dumps(point(validation_loss="low")), 'expected a number or null in `validation_loss`, found "low"'),
+        (json.dumps(point(validation_loss="low")), 'expected a value of the type number, or null, in `validation_loss`, found "low"'),
         (json.dumps(point(method="")), "in `method`"),
         (json.dumps(point(lose=1.0)), "unknown column `lose`"),
         (json.dumps(point(schema_version=999)), "schema_version"),

@@ -7,6 +7,7 @@ import pytest
 from test_plots import (
     certainty,
     clear_labels,
+    complete,
     curves,
     drawn,
     measured,
@@ -30,7 +31,7 @@ QUIET = {"noise_target": 0.02, "time_ci_scope": "across processes", "processes":
 
 def quiet(method="linear", n=512, ms=1.0, reach=0.01, **other):
     """A record of nine processes whose interval reaches `reach` to both sides, relatively."""
-    record = measured(method, n, ms, **(QUIET | {"schema_version": 5}))
+    record = complete(measured(method, n, ms, **(QUIET | {"schema_version": 6})))
     whole = record["time_median_ms"]
     bounds = {"time_ci_low_ms": whole * (1 - reach), "time_ci_high_ms": whole * (1 + reach)}
     return record | bounds | other
@@ -54,7 +55,7 @@ def baseline_itself(n, **other):
 def with_ratios():
     rows = [with_ratio("linear", n, 512 / n) for n in LENGTHS]
     rows += [with_ratio("softmax", n, 3.0) for n in LENGTHS[:2]]
-    rows += [missing("softmax", n, "predicted_oom", "skipped") for n in LENGTHS[2:]]
+    rows += [complete(missing("softmax", n, "predicted_oom", "skipped")) for n in LENGTHS[2:]]
     return rows + [baseline_itself(n) for n in LENGTHS]
 
 
@@ -140,7 +141,7 @@ def test_every_figure_of_curves_rings_a_point_once(draw):
 
 
 def test_records_of_older_schemas_are_ringed_by_their_interval_alone():
-    old = {"schema_version": 2, "time_ci_scope": None, "processes": 1, "noise_target": 0.02}
+    old = {"schema_version": 6, "time_ci_scope": None, "processes": 1, "noise_target": 0.02}
     figure = drawn([measured(n=512, **old), measured(n=1024, ms=2.0, **(old | {"noise_target": 0.2}))])
     assert rings(figure)[0] == {(512.0, 1.0)}
 

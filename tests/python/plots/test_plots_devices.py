@@ -4,7 +4,7 @@ import importlib
 import json
 
 import pytest
-from test_plots import MAGIC, SCHEMA, clear_labels, files, measured, missing, records, refusal, run, sheet, texts
+from test_plots import MAGIC, clear_labels, files, measured, missing, records, refusal, run, sheet, texts
 from matplotlib.colors import same_color  # isort: skip
 
 image_speed, decode = (importlib.import_module(f"attnplots.{name}") for name in ("figures.image_speed", "figures.decode"))
@@ -26,7 +26,7 @@ def absent(graph=False, device="cuda"):
 
 def drawn(rows, describe=decode.describe_devices):
     with sheet.context():
-        figure = files.draw(describe(records.Records(rows, SCHEMA)))
+        figure = files.draw(describe(records.Records(rows)))
         figure.draw_without_rendering()
     return figure
 
@@ -59,7 +59,7 @@ def image(method, device="cpu", batch=1, seconds=2.0, process=1, **other):
     line = {
         "dataset": "mnist", "method": method, "device": device, "batch": batch, "threads": 2,
         "outcome": "measured", "s_per_image": seconds, "images_per_s": batch / seconds,
-        "process": process, "schema_version": 5, "finished_at": "2026-11-23T10:00:00Z",
+        "process": process, "schema_version": 6, "finished_at": "2026-11-23T10:00:00Z",
     }  # fmt: skip
     return line | other
 

@@ -4,7 +4,7 @@ import importlib
 
 import numpy as np
 import pytest
-from test_plots import MANY, SCHEMA, clear_labels, figure_of, measured, records, scaling, sheet, texts
+from test_plots import MANY, clear_labels, figure_of, measured, records, scaling, sheet, texts
 
 description, rows = (importlib.import_module(f"attnplots.{name}") for name in ("figures.description", "records.rows"))
 CASES = [measured(method, n, 1.0 + k) for k, method in enumerate(MANY) for n in (512, 1024)]
@@ -12,7 +12,7 @@ CASES = [measured(method, n, 1.0 + k) for k, method in enumerate(MANY) for n in 
 
 def sheet_of(names, panels=2, **more):
     """A sheet of panels with a curve for each name."""
-    chosen = records.Records([case for case in CASES if case["method"] in names], SCHEMA)
+    chosen = records.Records([case for case in CASES if case["method"] in names])
     (row,) = rows.split_rows(chosen)
     curves = rows.curves(row, rows.TIME)
     x, y = description.length_scale((512, 1024)), description.Scale((0.5, 30.0), ([1.0, 10.0], ["1", "10"]))

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
-from test_plots import LENGTHS, SCHEMA, every_outcome, figure_of, measured, records, scaling, sheet
+from test_plots import LENGTHS, every_outcome, figure_of, measured, records, scaling, sheet
 
 chart, columns, decode, grid, labels, panel, rates, repeat = (
     importlib.import_module(f"attnplots.{name}")
@@ -107,7 +107,7 @@ def of_sweep(name, inside=""):
     # Without a folder, Figure 1 needs no program that computes crossovers.
     path = sorted((ROOT / "results" / name).glob(f"*/{inside}records.jsonl"))[0].parent
     found = records.load(path)
-    return records.Records(found, found.schema), path
+    return records.Records(found), path
 
 
 def draw_sweep(name):
@@ -146,13 +146,13 @@ def test_names_of_lines_that_end_together_have_the_order_of_the_lines(panels):
     for k, method in enumerate(("lsh-8", "lsh-4", "favor", "taylor")):
         rows += ending(method, 2048, 6.0 / 1.25**k)
     with sheet.context():
-        figure_of(scaling.describe(records.Records(rows, SCHEMA)))
+        figure_of(scaling.describe(records.Records(rows)))
         check(panels)
 
 
 def test_names_of_every_outcome_belong_to_their_lines(panels):
     with sheet.context():
-        figure_of(scaling.describe(records.Records(every_outcome(), SCHEMA)))
+        figure_of(scaling.describe(records.Records(every_outcome())))
         check(panels)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from test_plots import (
     MAGIC,
-    SCHEMA,
     clear_labels,
     curves,
     drawn,
@@ -89,7 +88,7 @@ def one_method(name, n, protocol, causal):
     if error is not None:
         error *= (n / 512) ** 0.12
     size = memory * (n / 512) ** memory_power
-    return measured(name, n, ms * (n / 512) ** power, size, approximation_error=error, **more)
+    return measured(name, n, ms * (n / 512) ** power, size, quality_row_error_median=error, **more)
 
 
 def decoding():
@@ -109,7 +108,7 @@ def decoding():
 def sheets(rows, describe=scaling.describe_kinds):
     """The sheets that `draw` makes of records, by their names."""
     with sheet.context():
-        drawn_sheets = figure_of(describe(records.Records(rows, SCHEMA)))
+        drawn_sheets = figure_of(describe(records.Records(rows)))
         for figure in drawn_sheets.values():
             figure.draw_without_rendering()
     return drawn_sheets
@@ -252,8 +251,8 @@ def test_methods_that_compute_the_prefix_again_do_not_squeeze_the_others():
 @pytest.mark.parametrize("width", ["column", "page"])
 def test_all_text_has_at_least_seven_points(width):
     with sheet.context(width):
-        figures = list(figure_of(scaling.describe_kinds(records.Records(methods(), SCHEMA))).values())
-        figures.append(figure_of(decode.describe(records.Records(decoding(), SCHEMA))))
+        figures = list(figure_of(scaling.describe_kinds(records.Records(methods()))).values())
+        figures.append(figure_of(decode.describe(records.Records(decoding()))))
         for figure in figures:
             figure.draw_without_rendering()
             shown = [t for t in figure.findobj() if hasattr(t, "get_fontsize") and t.get_text()]
@@ -285,5 +284,5 @@ def test_records_that_cannot_be_drawn_are_an_error_of_one_line(name, tmp_path):
     assert "at least one measured" in refusal(name, folder)
     folder = write(tmp_path / "bad", [measured(max_rel_error="large")])
     assert "records.jsonl:1: " in (said := refusal(name, folder))
-    assert "`max_rel_error`" in said
+    assert "max_rel_error" in said
     assert not list(tmp_path.glob("*/*.png"))

@@ -1,20 +1,12 @@
 """Tests of plots/quality.py, which draws errors of rows against time and against effective keys."""
 
 import importlib
-import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_plots import SCHEMA, clear_labels, figure_of, measured, records, refusal, run, schema, texts, write, sheet
+from test_plots import clear_labels, figure_of, measured, records, refusal, run, texts, write, sheet
 
 quality = importlib.import_module("attnplots.figures.quality")
-
-# The copy of the schema gets the axis when the program has it.
-HAS_AXIS = any(axis.name == quality.CONCENTRATION for axis in SCHEMA.axes)
-WITH_AXIS = SCHEMA if HAS_AXIS else replace(
-    SCHEMA, axes=(*SCHEMA.axes, schema.Axis(quality.CONCENTRATION, "contents", 1.0))
-)  # fmt: skip
 
 
 def scored(method, error, concentration=1, n=512, ms=2.0, **other):
@@ -38,7 +30,7 @@ def cases(concentrations=(1, 2)):
 
 def sheets(rows, width="page"):
     with sheet.context(width):
-        drawn = figure_of(quality.describe(records.Records(rows, WITH_AXIS)))
+        drawn = figure_of(quality.describe(records.Records(rows)))
         for figure in drawn.values():
             figure.draw_without_rendering()
     return drawn
@@ -139,24 +131,14 @@ def test_the_script_refuses_records_without_errors_of_rows(tmp_path):
     assert "`quality_row_error_median`" in refusal("quality", folder)
 
 
-def test_the_script_draws_a_folder_with_its_schema(tmp_path):
-    described = json.loads(schema.COPY.read_text())
-    known = {column["name"] for column in described["columns"]}
-    if not HAS_AXIS:
-        described["axes"].append({"name": quality.CONCENTRATION, "kind": "contents", "before": 1.0})
-    names = [*quality.ERROR_COLUMNS, *quality.REFERENCES, quality.KEYS_COLUMN, quality.CONCENTRATION]
-    for name in [*names, quality.NOT_SCORED]:
-        kind = "text" if name == quality.NOT_SCORED else "number"
-        if name not in known:
-            described["columns"].append({"name": name, "type": kind, "unit": "", "group": "quality"})
+def test_the_script_draws_a_folder(tmp_path):
     folder = write(tmp_path / "set", cases())
-    (folder / "schema.json").write_text(json.dumps(described))
     result = run("quality", folder)
     assert result.returncode == 0, result.stderr
     assert (folder / "quality-keys.svg").exists() and (folder / "quality-time-forward-n-512.svg").exists()
 
 
 def test_methods_whose_errors_are_rounding_are_exact():
-    found = records.Records(cases(), WITH_AXIS)
+    found = records.Records(cases())
     assert [m for m in ("linear", "softmax", "linformer") if quality._is_exact(m, found)] == ["softmax"]
     assert np.isfinite(quality.ROUNDING)

@@ -106,8 +106,8 @@ def test_the_script_writes_a_file_for_each_sheet(tmp_path):
         ([missing("linear", 512, "oom")], {"ceilings": ROUND}, "at least one measured record of the device cpu"),
         ([measured(flops=None)], {"ceilings": ROUND}, "at least one measured record of the device cpu"),
         (cases(), {}, "expected an object in `ceilings`, found null"),
-        (cases(), {"ceilings": {**ROUND, "copy_gb_s": 0}}, "a positive number in `ceilings.copy_gb_s`"),
-        (cases(), {"ceilings": ROUND, "ceilings_of_rounds": [{}]}, "`ceilings_of_rounds[0].read_gb_s`"),
+        (cases(), {"ceilings": {**ROUND, "threads": 0}}, "a positive integer in `ceilings.threads`"),
+        (cases(), {"ceilings": ROUND, "ceilings_of_rounds": [{}]}, "`ceilings_of_rounds[0].fma_float32_gflop_s`"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_an_error_that_names_what_is_missing(tmp_path, rows, environment, said):

@@ -9,8 +9,7 @@ import pytest
 from test_plots import MAGIC, clear_labels, files, missing, records, refusal, run, sheet, starter, texts, write
 from test_plots_certainty import baseline_itself, quiet, with_ratio
 
-repeat, schema = (importlib.import_module(f"attnplots.{name}") for name in ("figures.repeat", "records.schema"))
-SCHEMA = schema.read(schema.COPY)
+repeat = importlib.import_module("attnplots.figures.repeat")
 SCRIPT = "repeat"
 LENGTHS = tuple(2**k for k in range(9, 15))
 # By method: its ratio to sdpa at N = 512, and the power of N with which the ratio changes.
@@ -63,7 +62,7 @@ def scaled(rows, ratio=1.0, time=1.0):
 
 def figure_of(first, second):
     with sheet.context():
-        figure = files.draw(repeat.describe(records.Records(first, SCHEMA), records.Records(second, SCHEMA)))
+        figure = files.draw(repeat.describe(records.Records(first), records.Records(second)))
         figure.draw_without_rendering()
     return figure
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_plots import PLOTS, SCHEMA, figure_of, measured, records, refusal, run, scaling, sheet, split, texts, write
+from test_plots import PLOTS, figure_of, measured, records, refusal, run, scaling, sheet, split, texts, write
 from test_plots_certainty import with_ratio
 
 crossovers, driver, summary = (importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "records.driver", "published.summary"))
@@ -23,7 +23,7 @@ def pair(method, verdict, length=None, interval=None, faster=True, own_first=Fal
     return {
         "one": one, "other": other, "quantity": "time", "differs": ["method"], "verdict": verdict,
         "length": length, "interval": interval,
-        "other_needs_less_at_first": (winner == "one") == (length is not None),
+        "other_needs_less_at_first": (winner == "one") == (length is not None), "from_length": 512.0, "to_length": 4096.0,
     }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_the_crossovers_in_time_are_taken_from_the_analysis():
 def test_crossovers_are_marked_with_their_intervals_above_the_times_alone(monkeypatch):
     monkeypatch.setattr(crossovers, "find", lambda _: known())
     with sheet.context():
-        figure = figure_of(scaling.describe_crossovers(records.Records(rows(), SCHEMA)))
+        figure = figure_of(scaling.describe_crossovers(records.Records(rows())))
         figure.draw_without_rendering()
     assert texts(figure).count("faster than sdpa") == 1
     (mark,) = [artist for artist in figure.artists if artist.get_gid() == "gap"]
@@ -79,30 +79,30 @@ def test_crossovers_are_marked_with_their_intervals_above_the_times_alone(monkey
 
 def test_settings_of_which_the_same_is_said_share_a_note(monkeypatch):
     found = [r | {"protocol": p} for p in ("forward", "forward_backward") for r in rows()]
-    known = [crossovers.Crossover("linear", {"method": "linear", "protocol": p}, crossovers.NEVER, True, None, None, None)
+    known = [crossovers.parse({"crossovers": [pair("linear", "never crosses", protocol=p)]})[0]
              for p in ("forward", "forward_backward")]  # fmt: skip
     monkeypatch.setattr(crossovers, "find", lambda _: known)
     with sheet.context():
-        figure = figure_of(scaling.describe_crossovers(records.Records(found, SCHEMA)))
+        figure = figure_of(scaling.describe_crossovers(records.Records(found)))
     shown = " ".join(texts(figure))
     assert shown.count("Faster than sdpa") == 1 and "Faster than sdpa at every N: linear." in shown
     monkeypatch.setattr(crossovers, "find", lambda _: known[:1])
     with sheet.context():
-        figure = figure_of(scaling.describe_crossovers(records.Records(found, SCHEMA)))
+        figure = figure_of(scaling.describe_crossovers(records.Records(found)))
     assert "Faster than sdpa (Forward) at every N: linear." in " ".join(texts(figure))
 
 
 def test_records_without_sdpa_need_no_program(monkeypatch):
     monkeypatch.setattr(driver, "program", lambda: None)
-    found = records.Records([measured()], SCHEMA, Path("somewhere"))
+    found = records.Records([measured()], Path("somewhere"))
     assert crossovers.find(found) == []
     with pytest.raises(records.RecordsError, match="needs the program attnbench; build it with `make build`"):
-        crossovers.find(records.Records([measured("sdpa")], SCHEMA, Path("somewhere")))
+        crossovers.find(records.Records([measured("sdpa")], Path("somewhere")))
 
 
 def test_the_table_names_the_fastest_methods_the_crossovers_the_machine_and_the_date():
     more = {"torch_version": "2.11.0", "revision": "0123456789ab", "finished_at": "2026-11-24T10:00:00Z"}
-    found = records.Records([r | more for r in rows()], SCHEMA)
+    found = records.Records([r | more for r in rows()])
     lines = summary.summary_table(found, known()).splitlines()
     assert lines[0] == "| | fastest at N = 4k | fastest at N = 64k | faster than `sdpa` from N (95 % interval) |"
     cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
@@ -113,12 +113,12 @@ def test_the_table_names_the_fastest_methods_the_crossovers_the_machine_and_the_
         "`favor`: cannot tell; `linear`: 700 (600–820); `lsh-1`: at every N; `softmax`: slower from 1,500 on"
     )
     assert lines[-1] == "Some @ 2.00GHz · torch 2.11.0 · 0123456789ab · 2026-11-24."
-    without = summary.summary_table(records.Records([measured()], SCHEMA), [])
+    without = summary.summary_table(records.Records([measured()]), [])
     assert "`sdpa` was not measured" in without
 
 
 def test_each_setting_has_a_line():
-    found = records.Records([*rows(), *(r | {"dtype": "bfloat16"} for r in rows())], SCHEMA)
+    found = records.Records([*rows(), *(r | {"dtype": "bfloat16"} for r in rows())])
     titles = [row.title for row in split(found)]
     table = summary.summary_table(found, [])
     assert len(titles) == 2 and all(f"| {title} |" in table for title in titles)
@@ -136,4 +136,4 @@ def test_the_program_computes_the_crossovers_of_a_folder(attnbench, build, tmp_p
     result = run("figure1", folder, "--out", tmp_path)
     assert result.returncode == 0 and "at every N: linear" in (tmp_path / "figure1.svg").read_text()
     bad = write(tmp_path / "bad", [with_ratio("sdpa", 512, 1.0) | {"key_lengths": None, "head_dim": None}])
-    assert f"`attnbench analyse {bad}` failed: attnbench: " in refusal("summary", bad)
+    assert f"{bad}/records.jsonl:1: not a record: " in refusal("summary", bad)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, Cli
 from matplotlib.colors import to_hex
-from test_plots import MAGIC, SCHEMA, clear_labels, entry, figure_of, measured, missing, records, sheet, texts, style
+from test_plots import MAGIC, clear_labels, entry, figure_of, measured, missing, records, sheet, texts, style
 from test_verdicts import generation, training, write
 
 grid, images, paper, paper_tables, panel, split = (
@@ -174,9 +174,9 @@ def test_texts_of_a_linear_axis_are_evenly_spaced(tmp_path):
             figure = sheet.figure()
             sheet.size(figure, 100)
             frame = panel.Box(30, 20, 30 + wide, 90)
-            texts_of = [f"{value:,}" for value in values]
-            axes = panel.empty_axes(figure, frame, (0, 2600), (0, 1), (values, texts_of), ([], []), (False, False))
-            grid._thin_ticks(figure, axes, grid.Scale((0, 2600), (values, texts_of), logarithmic=False))
+            x = grid.Scale((0, 2600), (values, [f"{value:,}" for value in values]), logarithmic=False)
+            axes = panel.empty_axes(figure, frame, x, grid.Scale((0, 1), ([], []), logarithmic=False))
+            grid._thin_ticks(figure, axes, x)
         shown = [label.get_text() for label in axes.get_xticklabels()]
         assert [value for value, text in zip(values, shown, strict=True) if text] == kept, wide
 
@@ -214,7 +214,7 @@ def test_a_part_counts_as_far_as_the_peak_has_room_for_it():
 
 def drawn_split(rows, width="page"):
     with sheet.context(width):
-        figure = figure_of(split.describe(records.Records(rows, SCHEMA)))
+        figure = figure_of(split.describe(records.Records(rows)))
         figure.draw_without_rendering()
     return figure
 

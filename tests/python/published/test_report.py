@@ -11,10 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import HANG_S, ROOT
-from test_plots import entry, measured, missing, run, write
+from test_plots import complete, entry, measured, missing, run, schema, write
 
 charts, maker = (importlib.import_module(f"attnplots.report.{name}") for name in ("charts", "page"))
-schema = importlib.import_module("attnplots.records.schema")
 REPORT = "report"
 LENGTHS = (512, 1024, 4096, 16384)
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -25,7 +24,7 @@ def certain(method, n, ms, **more):
     medians = [ms * batch_of(n) * (1 + k / 1000) for k in range(-4, 4)]
     ends = {"time_ci_low_ms": 0.99 * ms * batch_of(n), "time_ci_high_ms": 1.01 * ms * batch_of(n)}
     known = {"time_ci_scope": "across processes", "processes": 8, "process_medians_ms": medians, "noise_target": 0.02}
-    own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc123", "dirty": False, "finished_at": "2026-01-02T00:00:00Z",
+    own = {"schema_version": schema.current().version, "revision": "abc123", "dirty": False, "finished_at": "2026-01-02T00:00:00Z",
            "processors": 2, "build": "CPU Release", "torch_version": "2.11.0", "implementation": "kernel/avx512",
            "peak_extra_bytes": 2**20 * batch_of(n)}  # fmt: skip
     return complete(measured(method, n, ms) | ends | known | own | more)
@@ -33,17 +32,7 @@ def certain(method, n, ms, **more):
 
 def absent(method, n, kind, **more):
     """A record without a number."""
-    return complete(missing(method, n, kind, "skipped", schema_version=schema.KNOWN_VERSION, **more))
-
-
-def complete(record):
-    """The record with the defaults of the axes that it lacks, which the driver insists on."""
-    axes = schema.read(schema.COPY).axes
-    whole = {axis.name: axis.default for axis in axes} | record
-    for axis in axes:
-        if whole[axis.name] is None and axis.follows:
-            whole[axis.name] = whole[axis.follows]
-    return whole
+    return complete(missing(method, n, kind, "skipped", schema_version=schema.current().version, **more))
 
 
 def batch_of(n):
@@ -188,7 +177,7 @@ def test_the_factor_is_against_the_baseline_of_the_sweep_and_the_ratio_that_was_
 def test_a_row_of_what_changed_has_one_estimate(tmp_path, monkeypatch):
     """The values, the ratio and the interval of a row are those that `attnbench compare` gives, and the values divide to
     the ratio."""
-    case = {axis.name: axis.default for axis in schema.read(schema.COPY).axes} | {"method": "linear", "query_len": 512, "protocol": "forward"}
+    case = {axis.name: axis.default for axis in schema.current().axes} | {"method": "linear", "query_len": 512, "protocol": "forward"}
     said = {"differences": [], "counts": {"regression": 1}, "cases": [
         {"case": case, "a_ms": 99.0, "b_ms": 98.0, "a_value": 1.2, "b_value": 1.3, "a_estimate": 1.234, "b_estimate": 1.3574,
          "quantity": "time", "log_ratio": math.log(1.1), "interval": [0.0, 1.0], "decisive_interval": [math.log(1.08), math.log(1.12)],
@@ -293,7 +282,7 @@ def test_at_first_few_panels_are_shown():
     found = [certain("linear", n, 1.0, protocol=p, causal=c, dtype=d, heads=h)
              for n in (512, 1024) for p in ("forward", "forward_backward") for c in (False, True)
              for d in ("float32", "bfloat16") for h in (1, 2, 4)]  # fmt: skip
-    records = importlib.import_module("attnplots.records.records").Records(found, schema.read(schema.COPY))
+    records = importlib.import_module("attnplots.records.records").Records(found)
     chosen = charts.facets(records)
     assert {facet.column for facet in chosen} == {"protocol", "causal", "dtype", "heads"}
     panels = 1
@@ -305,7 +294,7 @@ def test_at_first_few_panels_are_shown():
 
 def test_methods_have_the_looks_of_the_figures():
     looks = {look.name: look for look in charts.looks(["linear", "softmax", "favor", "taylor", "rff"])}
-    assert looks["linear"].colour == "#0b4a91" and looks["linear"].shape == "triangle-up"
+    assert looks["linear"].colour == "#0b4a91" and looks["linear"].shape == charts.SHAPES["^"]
     assert len({(look.colour, look.shape) for look in looks.values()}) == len(looks)
     style = importlib.import_module("attnplots.figures.style")
     for look in looks.values():
@@ -444,7 +433,7 @@ def test_nothing_is_loaded_from_elsewhere(tmp_path):
     [
         (lambda path: path / "none", "no such folder; expected a folder of results"),
         (lambda path: path, "no results; expected records.jsonl or curves.jsonl or trainings.jsonl or generations.jsonl or gate.json in it or below it"),
-        (lambda path: write(path / "bad", ["[]"]), "records.jsonl:1: expected a JSON object"),
+        (lambda path: write(path / "bad", ["[]"]), "records.jsonl:1: not a record: a record is array"),
     ],
 )
 def test_what_is_no_folder_of_results_is_refused(tmp_path, make, expected):

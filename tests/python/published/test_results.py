@@ -8,10 +8,10 @@ import sys
 
 import pytest
 from conftest import ROOT, records_in
-from test_plots import PLOTS, measured
+from test_plots import PLOTS, complete, measured, schema
 
-shipped, stamps, pages, parts, schema = (
-    importlib.import_module(f"attnplots.{name}") for name in ("published.shipped", "published.stamps", "published.pages", "published.parts", "records.schema")
+crossovers, shipped, stamps, pages = (
+    importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "published.shipped", "published.stamps", "published.pages")
 )
 RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 
@@ -19,8 +19,8 @@ RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 def record(**changes):
     """A record of eight processes as check-results expects it, with these changes."""
     ends = {"time_ci_low_ms": 0.99, "time_ci_high_ms": 1.01, "process_medians_ms": [0.97, 0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.03]}
-    own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc", "dirty": False, "finished_at": "2026-01-01T00:00:00Z"}
-    return measured("linear", 512, time_median_ms=1.0, peak_extra_bytes=1 << 20) | ends | own | changes
+    own = {"schema_version": schema.current().version, "revision": "abc", "dirty": False, "finished_at": "2026-01-01T00:00:00Z"}
+    return complete(measured("linear", 512, time_median_ms=1.0, peak_extra_bytes=1 << 20) | ends | own | changes)
 
 
 def scaled(factor):
@@ -71,7 +71,7 @@ def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"schema_version": 3}, f"schema version 3, expected {schema.KNOWN_VERSION}"),
+        ({"schema_version": 3}, f"schema version 3, expected {schema.current().version}"),
         ({"dirty": True}, "measured by a build with uncommitted changes"),
         ({"process_medians_ms": [1.0, 1.1]}, "1 case with fewer than 8 processes, such as linear forward N=512 with 2"),
     ],
@@ -152,12 +152,12 @@ def test_the_program_prints_a_line_for_each_problem(tmp_path):
 
 
 def test_the_results_of_the_project_hold_together():
-    assert [problem.text() for problem in shipped.check(ROOT / "results", parts.renewals(ROOT))] == []
+    assert [problem.text() for problem in shipped.check(ROOT / "results", shipped.renewals_of(ROOT))] == []
 
 
 def test_every_folder_of_results_has_a_command_that_renews_it():
     folders = {path.name for path in (ROOT / "results").iterdir() if path.is_dir()}
-    assert folders - set(parts.renewals(ROOT)) <= {"quickstart", "gate"}
+    assert folders - set(shipped.renewals_of(ROOT)) <= {"quickstart", "gate"}
 
 
 # ---------------------------------------------------------------- pages
@@ -188,20 +188,20 @@ def test_pictures_are_of_the_machine_that_has_them(tmp_path):
 
 def pair(method, verdict, lower_at_first, **other):
     """A comparison of a method with sdpa, as `attnbench analyse` prints it."""
-    sides = {name: {"method": name, "protocol": "forward_backward", "device": "cpu"} for name in (method, "sdpa")}
-    one = {"one": sides[method], "other": sides["sdpa"], "other_needs_less_at_first": not lower_at_first}
-    return one | {"quantity": "time", "differs": ["method"], "verdict": verdict, "from_length": 64.0} | other
+    printed = {"one": {"method": method}, "other": {"method": "sdpa"}, "other_needs_less_at_first": not lower_at_first}
+    printed |= {"quantity": "time", "differs": ["method"], "verdict": verdict, "from_length": 64.0, "to_length": 128.0} | other
+    return crossovers.parse({"crossovers": [printed]})[0]
 
 
 def test_the_crossover_is_given_with_its_interval():
     crosses = pair("linear", "crosses", False, length=93.4, interval=[80.2, 120.0])
-    assert pages._against_baseline([crosses], "linear") == "faster from N = 93 on (95 %: 80 to 120)"
+    assert pages._against_baseline(crosses) == "faster from N = 93 on (95 %: 80 to 120)"
     crosses = pair("linear", "crosses", True, length=93.4, interval=[80.2, 120.0])
-    assert pages._against_baseline([crosses], "linear") == "slower from N = 93 on (95 %: 80 to 120)"
-    assert pages._against_baseline([pair("linear", "never crosses", True)], "linear") == "faster at every N from 64 on"
-    assert pages._against_baseline([pair("linear", "never crosses", False)], "linear") == "slower at every N from 64 on"
-    assert pages._against_baseline([pair("linear", "cannot tell", True)], "linear") == "cannot tell which is faster"
-    assert pages._against_baseline([crosses], "lsh-1") == "not compared"
+    assert pages._against_baseline(crosses) == "slower from N = 93 on (95 %: 80 to 120)"
+    assert pages._against_baseline(pair("linear", "never crosses", True)) == "faster at every N from 64 on"
+    assert pages._against_baseline(pair("linear", "never crosses", False)) == "slower at every N from 64 on"
+    assert pages._against_baseline(pair("linear", "cannot tell", True)) == "cannot tell which is faster"
+    assert pages._against_baseline(None) == "not compared"
 
 
 def timed(method, n, ms, **more):
@@ -211,12 +211,10 @@ def timed(method, n, ms, **more):
 def test_the_factor_is_that_at_the_longest_length_that_both_have():
     found = [timed("sdpa", 512, 10.0), timed("sdpa", 4096, 659.0), timed("linear", 512, 5.0), timed("linear", 4096, 6.99),
              timed("linear", 65536, 112.0), timed("slow", 512, 16.0), timed("slow", 4096, 1.0, outcome="failed"), timed("alone", 64, 1.0)]  # fmt: skip
-    by_case = {(r["method"], r["query_len"]): r for r in found}
-    assert pages._factor(by_case, "linear") == "94 × as fast at 4,096"
-    assert pages._factor(by_case, "slow") == "takes 1.6 × as long at 512"
-    assert pages._factor(by_case, "alone") == ""
-    by_case["linear", 4096] |= {"baseline": "sdpa", "ratio_median": 0.01}
-    assert pages._factor(by_case, "linear") == "100 × as fast at 4,096", "the ratio that was measured side by side counts"
+    of = lambda method: pages._factor(found, pages.Factors(found, "sdpa"), method)
+    assert (of("linear"), of("slow"), of("alone")) == ("94 × as fast at 4,096", "takes 1.6 × as long at 512", "")
+    found[3] |= {"baseline": "sdpa", "ratio_median": 0.01}
+    assert of("linear") == "100 × as fast at 4,096", "the ratio that was measured side by side counts"
 
 
 def flex(n, causal, ratio):
@@ -242,4 +240,4 @@ def test_what_is_called_noisy_is_what_is_unusual_in_the_repeated_runs():
                 if median and low:
                     reaches.append(max(median - low, high - median) / median)
     assert len(reaches) > 100
-    assert 0.85 < sum(reach <= schema.USUAL_REACH for reach in reaches) / len(reaches) < 0.97
+    assert 0.85 < sum(reach <= schema.current().usual_reach for reach in reaches) / len(reaches) < 0.97
