@@ -62,8 +62,8 @@ class Record {
   // A record that holds the schema version and the fields of this case, and nothing else.
   explicit Record(const Case& c);
   // Reads a record of kOldestSchemaVersion or a later version. Axes that did not exist yet get the value Field::before, and
-  // options of methods get their current names. Throws std::invalid_argument that names another version, an unknown column, or
-  // the column whose value has another type.
+  // options of methods get their current names. Throws std::invalid_argument that names another version, an unknown column
+  // with a value, or a column whose value has another type.
   static Record parse(Json json);
 
   // Null erases the value. So do a number that is not finite, an empty object of named numbers, and the default of a test hook.

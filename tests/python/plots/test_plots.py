@@ -298,11 +298,10 @@ def test_only_the_last_record_of_a_case_is_drawn(tmp_path):
     assert values(drawn(loaded).axes[0]) == {20.0}
     other = records.load(write(tmp_path / "set", [measured(), measured(seed=1)]))
     assert len(other) == 2
-    # Records from before the axis `inputs` existed were measured with normal inputs.
-    inputs = [measured(), measured(inputs=None)]
-    inputs += [measured(inputs="normal"), measured(inputs="repeated")]
-    loaded = records.load(write(tmp_path / "set", inputs))
-    assert [r.get("inputs") for r in loaded] == ["normal", "repeated"]
+    # In records from before the axis `decay_positions` existed it was 20.
+    rows = [measured(), measured(decay_positions=20), measured(decay_positions=5)]
+    loaded = records.load(write(tmp_path / "set", rows))
+    assert [r["decay_positions"] for r in loaded] == [20, 5]
 
 
 def test_cases_with_other_inputs_are_separate_rows_and_old_records_have_normal_inputs(tmp_path):
