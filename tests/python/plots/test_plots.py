@@ -299,7 +299,7 @@ def test_only_the_last_record_of_a_case_is_drawn(tmp_path):
     other = records.load(write(tmp_path / "set", [measured(), measured(seed=1)]))
     assert len(other) == 2
     # In records from before the axis `decay_positions` existed it was 20.
-    rows = [measured(), measured(decay_positions=20), measured(decay_positions=5)]
+    rows = [measured(), measured(decay_positions=20.0), measured(decay_positions=5)]
     loaded = records.load(write(tmp_path / "set", rows))
     assert [r["decay_positions"] for r in loaded] == [20, 5]
 
