@@ -3,7 +3,7 @@
 import attnbench
 import torch.nn.functional as F
 
-INSTALL = "pip install flash-linear-attention==0.4.1"
+INSTALL = "pip install fla-core==0.6.0"
 
 
 @attnbench.method(

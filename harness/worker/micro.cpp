@@ -4,6 +4,7 @@
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
 //   METHOD/step/DTYPE/heads:H/DIM                      a decoding step through the method
 //   kernel/SET/step/heads:H/DIM                        the same step without operator, checks and allocation, on one thread
+//   recurrent/SET/RULE/step/heads:H/DIM                the same of recurrent attention: decay, delta or feature-delta
 //   state/heads:H/DIM                                  reading and writing the state of a step, on one thread
 //   kernel/SET/forward/causal/heads:8/N                the forward pass of linear attention, likewise without all of that
 // They report these counters:
@@ -22,6 +23,7 @@
 
 #include "attn/cpu/instruction_set.h"
 #include "attn/linear/cpu/implementation.h"
+#include "attn/recurrent/cpu/implementation.h"
 #include "attn/registry.h"
 #include "harness/machine/machine.h"
 #include "harness/worker/cpu/block_cache.h"
@@ -141,6 +143,39 @@ void step_alone(benchmark::State& state, attn::cpu::InstructionSet set, int64_t 
   count(state, cost.flops, cost.min_bytes, 1);
 }
 
+// A rule by which the state of recurrent attention changes.
+struct RecurrentRule {
+  const char* name;
+  bool delta, feature_gates;
+};
+constexpr RecurrentRule kRecurrentRules[] = {{"decay", false, false}, {"delta", true, false}, {"feature-delta", true, true}};
+
+void recurrent_step_alone(benchmark::State& state, attn::cpu::InstructionSet set, const RecurrentRule& rule, int64_t heads) {
+  using namespace attn::cpu;
+  const auto dim = state.range(0);
+  const auto& kernels = *recurrent_kernels(set, attn::ElementType::float32);
+  const auto s = at::zeros({heads, dim, dim}), token = at::randn({heads, dim}) / 8, output = at::empty({heads, dim}),
+             g = at::full({heads, dim}, -0.05), beta = at::full({heads}, 0.5);
+  std::vector<RecurrentHeadParams> all(static_cast<size_t>(heads));
+  for (size_t h = 0; h < all.size(); ++h) {
+    const auto row = [&](const at::Tensor& x) { return x.data_ptr<float>() + int64_t(h) * dim; };
+    auto& head = all[h];
+    head = {};
+    head.key_dim = head.value_dim = dim;
+    head.delta = rule.delta, head.feature_gates = rule.feature_gates;
+    head.scale = 1;
+    head.q = head.k = head.v = {row(token), dim}, head.output = {row(output), dim};
+    head.g = row(g), head.beta = rule.delta ? beta.data_ptr<float>() + h : nullptr;
+    head.g_stride = rule.feature_gates ? dim : 1, head.beta_stride = 1;
+  }
+  const auto scratch = at::empty({kernels.scratch_size(all[0], /*backward=*/false) + 1});
+  for ([[maybe_unused]] auto _ : state) {
+    for (size_t h = 0; h < all.size(); ++h)
+      kernels.step(all[h], s.data_ptr<float>() + int64_t(h) * dim * dim, scratch.data_ptr<float>());
+    benchmark::ClobberMemory();
+  }
+}
+
 #ifdef __SANITIZE_ADDRESS__
 #define ATTNBENCH_ADD_CLONES  // AddressSanitizer cannot run the code that selects a clone
 #else
@@ -229,6 +264,15 @@ void register_steps() {
         ->Arg(64)
         ->Unit(benchmark::kMicrosecond)
         ->UseRealTime();
+    for (const auto set : attn::cpu::available_instruction_sets())
+      for (const auto& rule : kRecurrentRules)
+        benchmark::RegisterBenchmark(
+            ("recurrent/" + std::string(name_of(set)) + "/" + rule.name + "/step/heads:" + std::to_string(heads)).c_str(),
+            [=](benchmark::State& state) { recurrent_step_alone(state, set, rule, heads); })
+            ->Arg(64)
+            ->Arg(128)
+            ->Unit(benchmark::kMicrosecond)
+            ->UseRealTime();
     for (const auto set : attn::cpu::available_instruction_sets())
       benchmark::RegisterBenchmark(("kernel/" + std::string(name_of(set)) + "/step/heads:" + std::to_string(heads)).c_str(),
                                    [=](benchmark::State& state) { step_alone(state, set, heads); })

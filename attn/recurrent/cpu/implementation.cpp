@@ -1,4 +1,6 @@
 // The implementations of recurrent attention for the CPU, which register themselves with recurrent_implementations().
+#include "attn/recurrent/cpu/implementation.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
@@ -10,7 +12,6 @@
 #include "attn/cpu/kernel_family.h"
 #include "attn/cpu/tensors.h"
 #include "attn/recurrent/cpu/heads.h"
-#include "attn/recurrent/cpu/kernels.h"
 
 namespace attn::cpu {
 namespace {
@@ -209,4 +210,9 @@ const bool recurrent_registered =
      true);
 
 }  // namespace
+
+const RecurrentKernels* recurrent_kernels(InstructionSet set, ElementType element) {
+  return recurrent_family().table(set, element);
+}
+
 }  // namespace attn::cpu

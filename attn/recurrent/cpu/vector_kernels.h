@@ -10,6 +10,10 @@
 namespace attn::cpu {
 namespace {
 
+// Sequences of at most so many positions are computed token by token: a chunk takes as long as 9 to 15 tokens (AVX2, 64 and 128
+// dimensions), however few of its 16 positions there are.
+constexpr int64_t kTokenByToken = 8;
+
 template <class V, class E>
 class RecurrentTable {
   // Calls work(Kernel<V, E, whether the delta rule computes u, whether each feature of the keys decays>(params, scratch)).
@@ -31,6 +35,13 @@ class RecurrentTable {
           return step > chunk ? step : chunk;
         },
         [](const RecurrentHeadParams& params, int64_t begin, int64_t end, void* state, void* checkpoints, void* scratch) {
+          if (end - begin <= kTokenByToken) {
+            if (checkpoints && begin < end) __builtin_memcpy(checkpoints, state, sizeof(float) * size_t(state_size(params)));
+            with<RecurrentStep>(params, scratch, [&](auto&& kernel) {
+              for (auto t = begin; t < end; ++t) kernel.run(static_cast<float*>(state), padded(params.value_dim), t);
+            });
+            return;
+          }
           with<RecurrentForward>(params, scratch, [&](auto&& kernel) {
             kernel.run(begin, end, static_cast<float*>(state), static_cast<float*>(checkpoints));
           });
@@ -42,7 +53,8 @@ class RecurrentTable {
           });
         },
         [](const RecurrentHeadParams& params, void* state, void* scratch) {
-          with<RecurrentStep>(params, scratch, [&](auto&& kernel) { kernel.run(static_cast<float*>(state)); });
+          with<RecurrentStep>(params, scratch,
+                              [&](auto&& kernel) { kernel.run(static_cast<float*>(state), params.value_dim, 0); });
         },
     };
   }

@@ -23,7 +23,7 @@ from attnplots.published import stamps
 from attnplots.records import environment, records, schema, trainings
 from attnplots.records.options import add_results
 from attnplots.records.records import Record, Records, RecordsError
-from attnplots.records.results import GENERATIONS_FILE_NAME
+from attnplots.records.results import GENERATIONS_FILE_NAME, is_quick_start
 from attnplots.records.text import count_of, printable
 
 DRIFT = 1.3
@@ -69,8 +69,7 @@ class Folder:
 def _own_folders(root: Path) -> Iterator[Path]:
     """The folders results/NAME/MACHINE and, of two runs, results/NAME/MACHINE/RUN."""
     for machine in sorted(root.glob("*/*")):
-        # The quick start is what a user measures first; it is no part of the results.
-        if machine.is_dir() and machine.parent.name != "quickstart":
+        if machine.is_dir() and not is_quick_start(machine.relative_to(root)):
             yield machine
             yield from sorted(path for path in machine.iterdir() if path.name.startswith("run-"))
 

@@ -60,14 +60,21 @@ class Results:
     environments: dict[str, Environment]
 
 
+def is_quick_start(path: Path) -> bool:
+    """Whether a path in a folder of results leads into what `make quickstart` measured, which is no part of the results."""
+    return path.parts[0] == "quickstart"
+
+
 def load(root: Path) -> Results:
-    """The rows of all folders in `root`; raises RecordsError if a file cannot be used."""
+    """The rows of all folders in `root` but those of the quick start; raises RecordsError if a file cannot be used."""
     if not root.is_dir():
         raise RecordsError(f"{root}: no such folder; expected a folder of results")
     rows: list[Row] = []
     environments: dict[str, Environment] = {}
     for file_name in _readers():
         for path in sorted(root.rglob(file_name)):
+            if is_quick_start(path.relative_to(root)):
+                continue
             found = _read(path.parent, file_name)
             rows += found
             environments[str(path.parent)] = environment.load(path.parent, found)

@@ -22,15 +22,17 @@ def programs(build, monkeypatch):
 
 
 @pytest.fixture
-def stand_in(tmp_path, monkeypatch):
-    """Makes a program that takes the place of `attnbench`, from the shell code of its answer."""
+def stand_in(tmp_path, monkeypatch, build):
+    """Makes a program that takes the place of `attnbench`, from the shell code of its answer. What reads records is left to the
+    real program."""
     facts = _installation.build_facts()
     monkeypatch.setenv("ATTNBENCH_BUILD", str(tmp_path))
     (tmp_path / "build_facts.json").write_text(json.dumps(facts))
 
     def make(code):
         program = tmp_path / "attnbench"
-        program.write_text(f"#!/bin/sh\n{code}\n")
+        real = f"case $1 in list|table) exec '{build}/attnbench' \"$@\" ;; esac"
+        program.write_text(f"#!/bin/sh\n{real}\n{code}\n")
         program.chmod(0o755)
         return tmp_path
 

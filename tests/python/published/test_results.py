@@ -71,7 +71,7 @@ def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"schema_version": 3}, f"schema version 3, expected {schema.current().version}"),
+        ({"schema_version": 6}, f"schema version 6, expected {schema.current().version}"),
         ({"dirty": True}, "measured by a build with uncommitted changes"),
         ({"process_medians_ms": [1.0, 1.1]}, "1 case with fewer than 8 processes, such as linear forward N=512 with 2"),
     ],
