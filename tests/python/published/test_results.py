@@ -71,7 +71,6 @@ def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"schema_version": 6}, f"schema version 6, expected {schema.current().version}"),
         ({"dirty": True}, "measured by a build with uncommitted changes"),
         ({"process_medians_ms": [1.0, 1.1]}, "1 case with fewer than 8 processes, such as linear forward N=512 with 2"),
     ],
@@ -79,6 +78,12 @@ def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
 def test_a_folder_that_is_not_fit_to_be_published_is_named(tmp_path, change, what):
     write(tmp_path, "one", record(**change))
     assert found(tmp_path) == [f"{tmp_path.name}/one/machine: {what}; renew with: renew one"]
+
+
+def test_records_of_a_folder_have_one_schema(tmp_path):
+    write(tmp_path, "one", record(), record(seed=1, schema_version=6))
+    versions = f"schema versions 6 and {schema.current().version}, expected one"
+    assert found(tmp_path) == [f"{tmp_path.name}/one/machine: {versions}; renew with: renew one"]
 
 
 def test_two_sweeps_agree_in_the_cases_that_they_share(tmp_path):
