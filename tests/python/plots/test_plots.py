@@ -50,7 +50,7 @@ def measured(method="softmax", n=512, ms=1.0, memory=2**20, **other):
         "schema_version": 6, "method": method, "device": "cpu", "dtype": "float32",
         "protocol": "forward", "batch": batch, "heads": 8, "query_len": n, "key_len": n,
         "head_dim": 64, "value_dim": 64, "causal": False, "key_lengths": "full", "threads": 4,
-        "inputs": "normal", "concentration": 1.0, "cache": "warm", "allocation": "fresh", "graph": False, "seed": 0,
+        "inputs": "normal", "concentration": 1.0, "cache": "warm", "allocation": "kept", "graph": False, "seed": 0,
         "outcome": "measured", "failure_kind": None, "reason": None,
         "time_per_sample_ms": ms, "time_median_ms": ms * batch,
         "time_ci_low_ms": 0.9 * ms * batch, "time_ci_high_ms": 1.1 * ms * batch,
