@@ -58,9 +58,9 @@ FREE_HEADERS = {"attn/method_name.h", "attn/former_options.h"}
 ALLOWED = {module: others | {module} for module, others in (DRIVER | ATTN).items()} | {
     # Some methods derive from LinearMethod, and stateful-softmax runs kernels of attn/cpu.
     "baselines": {"attn", "attn/cpu", "attn/linear", "baselines"},
-    # attnbench_micro times single kernels of linear attention.
+    # attnbench_micro times single kernels of linear and recurrent attention.
     "harness/worker": {
-        "harness/worker", "harness/machine", "harness/schema", "harness/statistics", "attn", "attn/cpu", "attn/linear",
+        "harness/worker", "harness/machine", "harness/schema", "harness/statistics", "attn", "attn/cpu", "attn/linear", "attn/recurrent",
     },
     # The timing of decoders compares them with the ceilings that the worker measures.
     "experiments": {
