@@ -192,7 +192,8 @@ class CpuRecurrent final : public RecurrentImplementation {
     params.key_dim = p.head_dim, params.value_dim = p.value_dim, params.feature_gates = feature_gates;
     const auto number = double(c10::elementSize(accumulator_dtype(p.dtype)));
     const auto heads = double(p.batch * p.value_head_count()), threads = double(at::get_num_threads());
-    const auto checkpoints = backward ? double(p.query_len / kCheckpoint + 1) : 0;
+    const int64_t stored = p.query_len / kCheckpoint + 1;
+    const auto checkpoints = backward ? double(stored) : 0;
     const auto scratch = double(state_size(params) + kernels_.scratch_size(params, backward));
     const auto widened = backward && p.value_head_count() > p.heads && p.element_bytes() < number
                              ? number * (p.query_bytes() + p.key_bytes()) / p.element_bytes()
