@@ -179,7 +179,6 @@ int run_worker_command(int argc, char** argv) {
     std::cerr << "attnbench-worker: " << error.what() << "\n";
     return 2;
   }
-  return 0;
 }
 
 }  // namespace attnbench

@@ -56,7 +56,7 @@ TextTable summary_table(const std::vector<Record>& records);
 TextTable summary_table_of(const std::vector<const Record*>& records);
 
 // A table of the named columns, with the values as they are stored. A name may also be that of a diagnostic which one of the
-// records has, or a former name of a column. Throws UsageError for an unknown name.
+// records has. Throws UsageError for an unknown name.
 TextTable column_table(const std::vector<Record>& records, const std::vector<std::string>& names);
 
 // A list of named values in groups, as `measure` and `doctor` print them.
