@@ -165,7 +165,7 @@ void print_report(const SpeedupReport& report, Format format) {
   for (const auto& speedup : report.speedups)
     if (speedup.baseline) all.push_back(speedup.baseline);
   const auto names = format == Format::csv ? MethodNames() : MethodNames(all);
-  const auto baseline_name = names.of(report.baseline);
+  const auto& baseline_name = names.of(report.baseline);
   for (const auto& header : {std::string("time"), std::string("time of ") + baseline_name, std::string("times as fast"),
                              std::string("interval"), std::string("processes")})
     table.add_column(header, TextTable::Align::right);
