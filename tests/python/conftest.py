@@ -165,27 +165,34 @@ class Process:
     command: str
 
 
+def process(pid):
+    """What /proc says of a process, or None if there is none with this id."""
+    entry = Path("/proc") / str(pid)
+    try:
+        stat = (entry / "stat").read_text()
+        command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return None
+    state, parent, group = stat.rpartition(")")[2].split()[:3]
+    return Process(int(pid), state, int(parent), int(group), command.strip())
+
+
 def processes():
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            stat = (entry / "stat").read_text()
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # The process has ended meanwhile.
-            continue
-        state, parent, group = stat.rpartition(")")[2].split()[:3]
-        found.append(Process(int(entry.name), state, int(parent), int(group), command.strip()))
-    return found
+    return [p for p in map(process, (name for name in os.listdir("/proc") if name.isdigit())) if p]
 
 
 def children(pid):
-    return [process for process in processes() if process.parent == pid]
+    return [p for p in processes() if p.parent == pid]
 
 
 def is_stopped(pid):
-    return any(process.pid == pid and process.state in "TZX" for process in processes())
+    found = process(pid)
+    return found is not None and found.state in "TZX"
+
+
+def runs(pid):
+    found = process(pid)
+    return found is not None and found.state not in "ZX"
 
 
 def group_members(group):
@@ -204,7 +211,7 @@ def wait_for(condition, what, seconds=HANG_S, driver=None):
         if ended:
             shown = "\n".join(stream.read() for stream in (driver.stdout, driver.stderr) if stream)
             pytest.fail(f"waited for {what}, but the driver ended with {driver.returncode}:\n{shown}")
-        time.sleep(0.01)
+        time.sleep(0.02)
     pytest.fail(f"waited {seconds} s in vain: {what}")
 
 

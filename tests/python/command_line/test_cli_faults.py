@@ -25,6 +25,7 @@ from conftest import (
     measuring_worker,
     processes,
     records_in,
+    runs,
     strict_json,
     wait_for,
     write_sweep,
@@ -34,10 +35,6 @@ from conftest import (
 def complete_lines(log):
     """The log without an incomplete last line."""
     return log[: log.rfind(b"\n") + 1]
-
-
-def running(pid):
-    return any(process.pid == pid and process.state not in "ZX" for process in processes())
 
 
 def processor_time(pid):
@@ -116,7 +113,7 @@ def test_a_worker_does_not_outlive_a_killed_driver(quick, tmp_path, when):
         driver.kill()
         driver.wait()
         try:
-            wait_for(lambda: not running(worker.pid), "the worker to end")
+            wait_for(lambda: not runs(worker.pid), "the worker to end")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
@@ -207,7 +204,7 @@ def test_a_second_driver_on_a_folder_is_refused_and_names_the_first(quick, canne
         message = canned("sweep", sweep, "--out", "out", code=2).stderr
         assert re.search(rf"\b{first.pid}\b", message)
         assert "out" in message
-        assert first.poll() is None and running(worker.pid)
+        assert first.poll() is None and runs(worker.pid)
         assert log_of(tmp_path / "out") == before
     # The lock is released when its process ends, even if it was killed.
     canned("sweep", sweep, "--out", "out")
@@ -393,7 +390,7 @@ def test_children_of_a_worker_end_with_it(attnbench, workers, tmp_path, ending):
     assert outcomes == ["measured" if ending == "good" else "failed"] * 2
     leaked = [int(line) for line in pids.read_text().split()]
     assert len(leaked) == 4
-    assert not [pid for pid in leaked if running(pid)]
+    assert not [pid for pid in leaked if runs(pid)]
 
 
 def test_an_endless_answer_becomes_one_record(attnbench, workers, tmp_path, sweep):

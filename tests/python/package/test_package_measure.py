@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HANG_S, ROOT, children, processes, results_of, wait_for
+from conftest import HANG_S, ROOT, children, results_of, runs, wait_for
 
 import attnbench
 from attnbench import _installation, _measuring, _program
@@ -126,10 +126,8 @@ def test_an_interrupt_ends_the_program_and_its_worker(build):
     code += "import attnbench; attnbench.measure('softmax', query_len=512, time_budget_s=3000, deadline_s=9000, noise_target=0)"
     kernel = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     try:
-        (program,) = wait_for(lambda: children(kernel.pid), "the program", driver=kernel)
-        worker = wait_for(
-            lambda: next((p for p in children(program.pid) if "measure" in p.command.split()), None), "the worker"
-        )
+        # The package may start other programs before, which end by themselves.
+        worker, program = wait_for(lambda: next(measuring(kernel), None), "the worker", driver=kernel)
         kernel.send_signal(signal.SIGINT)
         _, said = kernel.communicate(timeout=HANG_S)
         assert "KeyboardInterrupt" in said
@@ -138,8 +136,10 @@ def test_an_interrupt_ends_the_program_and_its_worker(build):
         kernel.kill()
 
 
-def runs(pid):
-    return any(process.pid == pid and process.state not in "ZX" for process in processes())
+def measuring(kernel):
+    """The workers that measure for a process, each with the driver that started it."""
+    for program in children(kernel.pid):
+        yield from ((p, program) for p in children(program.pid) if "measure" in p.command.split())
 
 
 # ---------------------------------------------------------------- functions
