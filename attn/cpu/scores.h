@@ -7,31 +7,30 @@
 namespace attn::cpu {
 namespace {
 
-// scores[j][i] = Σ_d left[d][i] · right[j][d] over d < depth, for i < 16 and j < kRows. With kExtra, `extra_right` is one more
-// row of `right`, and its scores are extra_scores[i] = Σ_d left[d][i] · extra_right[d].
-template <class V, int kRows, bool kExtra = false>
+// scores[j][i] = Σ_d left[d][i] · right[j][d] over d < depth, for j < kRows and kVectors vectors of positions i. With kExtra,
+// `extra_right` is one more row of `right`, and its scores are extra_scores[i] = Σ_d left[d][i] · extra_right[d].
+template <class V, int kRows, int kVectors, bool kExtra = false>
 [[gnu::always_inline]] inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth,
                                               float* scores, const float* extra_right = nullptr, float* extra_scores = nullptr) {
-  constexpr int kVectors = kChunkRows / V::kLanes;
   typename V::F sum[kRows + kExtra][kVectors];
 #pragma GCC unroll 32
   for (int j = 0; j < kRows + kExtra; ++j)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int c = 0; c < kVectors; ++c) sum[j][c] = V::zero();
   for (int64_t d = 0; d < depth; ++d) {
     typename V::F x[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int c = 0; c < kVectors; ++c) x[c] = V::load(left + d * kChunkRows + c * V::kLanes);
 #pragma GCC unroll 32
     for (int j = 0; j < kRows + kExtra; ++j) {
       const auto y = V::all(kExtra && j == kRows ? extra_right[d] : right[j * right_stride + d]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int c = 0; c < kVectors; ++c) sum[j][c] = V::fma(x[c], y, sum[j][c]);
     }
   }
 #pragma GCC unroll 32
   for (int j = 0; j < kRows; ++j)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int c = 0; c < kVectors; ++c) V::store(scores + j * kChunkRows + c * V::kLanes, sum[j][c]);
   if constexpr (kExtra)
     for (int c = 0; c < kVectors; ++c) V::store(extra_scores + c * V::kLanes, sum[kRows][c]);
@@ -41,37 +40,59 @@ template <class V, int kRows, bool kExtra = false>
 // if i is a key and j a query.
 enum class Triangle { lower, upper };
 
-// The scores of so many rows of `right`, scores[j][i] as score_rows() computes them. `rows` is a multiple of 16.
+// The scores of so many rows of `right`, scores[j][i] as score_rows() computes them for i < 16. `rows` is a multiple of 16.
 template <class V>
 [[gnu::noinline]] void scores_of_rows(const float* left, const float* right, int64_t right_stride, int64_t rows, int64_t depth,
                                       float* scores) {
+  constexpr int kVectors = kChunkRows / V::kLanes;
   if constexpr (V::kLanes == 16) {
     for (int64_t j = 0; j < rows; j += 16)
-      score_rows<V, 16>(left, right + j * right_stride, right_stride, depth, scores + j * kChunkRows);
+      score_rows<V, 16, kVectors>(left, right + j * right_stride, right_stride, depth, scores + j * kChunkRows);
   } else {
     for_each_tile_row(
         rows, [&]<int kRows>(int64_t j) __attribute__((always_inline)) {
-          score_rows<V, kRows>(left, right + j * right_stride, right_stride, depth, scores + j * kChunkRows);
+          score_rows<V, kRows, kVectors>(left, right + j * right_stride, right_stride, depth, scores + j * kChunkRows);
         });
   }
 }
 
-// The 16 × 16 scores of a chunk with itself, scores[j][i] as score_rows() computes them.
-template <class V>
-inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores) {
-  scores_of_rows<V>(left, right, right_stride, kChunkRows, depth, scores);
+// The scores of a chunk of 16 positions with itself, of which only vectors with scores that count are computed. The positions j
+// are taken in groups of as many as a vector has lanes, beginning with group kGroup: the vectors of a group begin or end with the
+// one that holds its own positions i.
+template <class V, Triangle kTriangle, bool kExtra, int kGroup = 0>
+[[gnu::always_inline]] inline void score_groups(const float* left, const float* right, int64_t right_stride, int64_t depth,
+                                                float* scores, const float* extra_right, float* extra_scores) {
+  constexpr int kAll = kChunkRows / V::kLanes;
+  constexpr bool kLower = kTriangle == Triangle::lower;
+  constexpr int kFirst = kLower ? kGroup : 0, kVectors = kLower ? kAll - kGroup : kGroup + 1;
+  // With AVX2, which has 16 registers, the sums of half a group fit them.
+  constexpr int kRows = V::kLanes == 8 && kVectors == 2 ? V::kLanes / 2 : V::kLanes;
+  constexpr int kBegin = kGroup * V::kLanes, kEnd = kBegin + V::kLanes;
+  score_rows<V, kRows, kVectors, kExtra && kGroup == 0>(left + kFirst * V::kLanes, right + kBegin * right_stride, right_stride,
+                                                        depth, scores + kBegin * kChunkRows + kFirst * V::kLanes, extra_right,
+                                                        extra_scores);
+  if constexpr (kRows < V::kLanes)
+    score_rows<V, kRows, kVectors>(left + kFirst * V::kLanes, right + (kBegin + kRows) * right_stride, right_stride, depth,
+                                   scores + (kBegin + kRows) * kChunkRows + kFirst * V::kLanes);
+  for (int j = kBegin; j < kEnd; ++j)
+    for (int c = 0; c < kAll; ++c)
+      if (c < kFirst || c >= kFirst + kVectors) V::store(scores + j * kChunkRows + c * V::kLanes, V::zero());
+  if constexpr (kGroup + 1 < kAll)
+    score_groups<V, kTriangle, kExtra, kGroup + 1>(left, right, right_stride, depth, scores, extra_right, extra_scores);
 }
 
-// The same, and extra_scores as score_rows() computes them from `extra_right`.
+// The scores of a chunk with itself that count, scores[j][i] as score_rows() computes them. Those that do not count are zero or,
+// in a vector with some that count, numbers without meaning, which keep_triangle() removes.
+template <class V, Triangle kTriangle>
+[[gnu::noinline]] void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores) {
+  score_groups<V, kTriangle, false>(left, right, right_stride, depth, scores, nullptr, nullptr);
+}
+
+// The same of Triangle::lower, and extra_scores as score_rows() computes them from `extra_right`.
 template <class V>
 [[gnu::noinline]] void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
                                  const float* extra_right, float* extra_scores) {
-  if constexpr (V::kLanes == 16) {
-    score_rows<V, 16, true>(left, right, right_stride, depth, scores, extra_right, extra_scores);
-  } else {
-    scores_of_rows<V>(left, right, right_stride, kChunkRows, depth, scores);
-    score_rows<V, 1>(left, extra_right, 0, depth, extra_scores);
-  }
+  score_groups<V, Triangle::lower, true>(left, right, right_stride, depth, scores, extra_right, extra_scores);
 }
 
 // Sets the scores outside the triangle to zero.

@@ -47,7 +47,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       const ReadTarget target{b_.products, b_.features};
       if (causal) {
         load_keys(first, count);
-        scores_of<V>(b_.left, b_.v, b_.values, p_.value_dim, b_.scores);
+        scores_of<V, Triangle::lower>(b_.left, b_.v, b_.values, p_.value_dim, b_.scores);
         if constexpr (kScales) {
           set_state_scales(scale_of(z));
           this->template scale_scores<Triangle::lower>();
@@ -97,7 +97,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       // The gradient of v.
       transpose<V>(b_.kappa, b_.features, kChunkRows, b_.features, b_.left, kChunkRows);
       if (causal) {
-        scores_of<V>(b_.left, b_.phi, b_.features, f, b_.scores);
+        scores_of<V, Triangle::upper>(b_.left, b_.phi, b_.features, f, b_.scores);
         if constexpr (kScales) this->template scale_scores<Triangle::upper>();
         keep_triangle<V, Triangle::upper>(b_.scores);
       }
@@ -177,7 +177,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
 
   // b_.scores[i][j] = g′_i · v_j + δ_i, for query i and key j.
   void score_values() {
-    scores_of<V>(b_.left, b_.g, b_.values, p_.value_dim, b_.scores);
+    scores_of<V, Triangle::upper>(b_.left, b_.g, b_.values, p_.value_dim, b_.scores);
     for (int i = 0; i < kChunkRows; ++i)
       for (int c = 0; c < kChunkRows; c += V::kLanes) {
         float* p = b_.scores + i * kChunkRows + c;

@@ -10,6 +10,7 @@ namespace {
 template <class V, class E>
 class LshBackward : public LshChunk<V, E> {
   using Base = LshChunk<V, E>;
+  using Base::alternates;
   using Base::b_;
   using Base::load_keys;
   using Base::load_queries;
@@ -25,10 +26,13 @@ class LshBackward : public LshChunk<V, E> {
   void backward(int64_t first, int64_t last, const LshGradients& to) {
     float *grad_queries = static_cast<float*>(to.query), *grad_keys = static_cast<float*>(to.key),
           *grad_values = static_cast<float*>(to.value);
+    bool carries = false;  // whether the next chunk adds to the gradients of this one's rows
     for (int64_t chunk = first; chunk < last; ++chunk) {
-      const int64_t rows = load_keys(chunk), round = chunk / p_.chunks;
-      zero_row<V>(b_.grad_keys, rows * b_.dim);
-      zero_row<V>(b_.grad_v, rows * b_.values);
+      const int64_t rows = load_keys(chunk), round = chunk / p_.chunks, own = chunk % 2 * p_.chunk;
+      // Where chunks take turns in the halves of the buffers, the gradients of the chunk before are still in theirs.
+      const int64_t zero_from = carries ? own : 0, zeros = carries ? p_.chunk : rows;
+      zero_row<V>(b_.grad_keys + zero_from * b_.dim, zeros * b_.dim);
+      zero_row<V>(b_.grad_v + zero_from * b_.values, zeros * b_.values);
       for (int64_t q = 0, size = size_of(chunk); q < size; q += b_.queries) {
         const int64_t count = size - q < b_.queries ? size - q : b_.queries;
         load_queries(chunk, q, count);
@@ -44,8 +48,9 @@ class LshBackward : public LshChunk<V, E> {
         for (int64_t i = 0; i < count; ++i)
           add_row<V>(b_.out + i * b_.dim, b_.dim, 1, grad_queries + int64_t(b_.query_positions[i]) * b_.dim);
       }
+      carries = alternates(chunk) && chunk + 1 < last && alternates(chunk + 1) && chunk_before(p_, chunk + 1) == chunk;
       for (int64_t j = 0; j < rows; ++j) {
-        if (b_.key_positions[j] < 0) continue;
+        if (b_.key_positions[j] < 0 || (carries && j >= own && j < own + p_.chunk)) continue;
         add_row<V>(b_.grad_keys + j * b_.dim, b_.dim, 1, grad_keys + int64_t(b_.key_positions[j]) * b_.dim);
         add_row<V>(b_.grad_v + j * b_.values, b_.values, 1, grad_values + int64_t(b_.key_positions[j]) * b_.values);
       }

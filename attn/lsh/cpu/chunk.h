@@ -12,12 +12,14 @@ namespace {
 
 constexpr float kHidden = -INFINITY;  // stands for the logit of a hidden key
 
-// The key of x is x · key_scale / √D.
-template <class V>
-inline float key_scale(const LshHeadParams& p, const float* x) {
-  const float squares = dot<V>(x, x, padded(p.dim));
+// The key of x is x · key_scale / √D. `squares` is Σ x².
+inline float key_scale_of(const LshHeadParams& p, float squares) {
   if (p.trax) return 1 / std::sqrt(squares / float(p.dim) + float(kMeanSquareEpsilon));
   return squares == 0 ? 0 : 1 / std::sqrt(squares);
+}
+template <class V>
+inline float key_scale(const LshHeadParams& p, const float* x) {
+  return key_scale_of(p, dot<V>(x, x, padded(p.dim)));
 }
 
 // V is the vector type of an instruction set, E the element type of the tensors.
@@ -38,12 +40,27 @@ class LshChunk {
     return p_.order + chunk / p_.chunks * p_.length + chunk % p_.chunks * p_.chunk;
   }
 
+  // Whether load_keys() loads the chunk into half chunk % 2 of the buffers and the chunk before into the other one. So whole
+  // chunks take turns in the halves, and the chunk before is still there from the call before.
+  bool alternates(int64_t chunk) const {
+    const int64_t before = chunk_before(p_, chunk);
+    return before >= 0 && is_whole(chunk) && is_whole(before);
+  }
+
   // Loads the visible keys and values of a chunk and of the chunk that it looks back to. Returns the number of rows. It is
   // rounded up to a multiple of 4 by rows of zeros at position −1.
   int64_t load_keys(int64_t chunk) {
+    const int64_t before = chunk_before(p_, chunk), half = chunk % 2;
+    if (alternates(chunk)) {
+      if (held_[1 - half] != before) load_half(before, 1 - half);
+      load_half(chunk, half);
+      any_key_not_finite_ = half_not_finite_[0] || half_not_finite_[1];
+      return 2 * p_.chunk;
+    }
+    held_[0] = held_[1] = in_x_ = -1;
     any_key_not_finite_ = false;
     int64_t row = 0;
-    const int64_t sources[] = {chunk, chunk_before(p_, chunk)};
+    const int64_t sources[] = {chunk, before};
     for (const int64_t source : sources) {
       if (source < 0) continue;
       const int64_t* positions = positions_of(source);
@@ -71,7 +88,7 @@ class LshChunk {
   // Loads `count` queries of a chunk, beginning at place `from` of the chunk. The remaining rows become zeros at position −1.
   void load_queries(int64_t chunk, int64_t from, int64_t count) {
     const int64_t* positions = positions_of(chunk) + from;
-    for (int64_t i = 0; i < b_.queries; ++i) {
+    for (int64_t i = 0; in_x_ != chunk && i < b_.queries; ++i) {
       if (i < count) {
         b_.query_positions[i] = int32_t(positions[i]);
         b_.query_not_finite[i] = !load_finite_row<V, E>(p_.qk, positions[i], p_.dim, b_.x + i * b_.dim);
@@ -129,6 +146,49 @@ class LshChunk {
   bool any_key_not_finite_ = false;
 
  private:
+  // Whether all positions of a chunk are there and visible, and fill rows by four.
+  bool is_whole(int64_t chunk) const {
+    return p_.chunk % 4 == 0 && size_of(chunk) == p_.chunk && positions_of(chunk)[p_.chunk - 1] < p_.visible_keys;
+  }
+
+  // Loads the keys and values of a whole chunk into a half of the buffers. If the queries of a chunk are processed together, its
+  // rows also stay in b_.x, as load_queries() would load them.
+  void load_half(int64_t chunk, int64_t half) {
+    const int64_t* positions = positions_of(chunk);
+    const bool fills_x = p_.chunk == b_.queries;
+    half_not_finite_[half] = false;
+    for (int64_t i = 0; i < p_.chunk; i += 4) {
+      const int64_t row = half * p_.chunk + i;
+      float *keys = b_.keys + row * b_.dim, *x = fills_x ? b_.x + i * b_.dim : keys;
+      float squares[4], not_finite[4];
+      load_four_rows<V, E, true>(p_.qk, positions + i, p_.dim, x, squares);
+      load_four_rows<V, E, false>(p_.v, positions + i, p_.value_dim, b_.v + row * b_.values, not_finite);
+      for (int64_t r = 0; r < 4; ++r, x += b_.dim, keys += b_.dim) {
+        // The squares of finite entries may exceed the range of float32, so a row with such a sum is checked entry by entry.
+        bool x_finite = squares[r] <= kLargestFloat;
+        if (!x_finite) {
+          x_finite = load_finite_row<V, E>(p_.qk, positions[i + r], p_.dim, x);
+          squares[r] = dot<V>(x, x, b_.dim);
+        }
+        const bool v_finite = not_finite[r] == 0;
+        if (!v_finite) zero_row<V>(b_.v + (row + r) * b_.values, b_.values);
+        const auto scale = V::all(key_scale_of(p_, squares[r]) * root_);
+        for (int64_t c = 0; c < b_.dim; c += V::kLanes) V::store(keys + c, V::mul(V::load(x + c), scale));
+        b_.key_positions[row + r] = int32_t(positions[i + r]);
+        b_.key_not_finite[row + r] = !x_finite || !v_finite;
+        half_not_finite_[half] = half_not_finite_[half] || !x_finite || !v_finite;
+        if (fills_x) b_.query_positions[i + r] = int32_t(positions[i + r]), b_.query_not_finite[i + r] = !x_finite;
+      }
+    }
+    held_[half] = chunk;
+    in_x_ = fills_x ? chunk : -1;
+  }
+
+  static constexpr float kLargestFloat = 3.40282347e38f;
+  int64_t held_[2] = {-1, -1};  // the whole chunk in each half of the buffers of keys and values, or −1
+  bool half_not_finite_[2] = {false, false};
+  int64_t in_x_ = -1;  // the chunk whose rows are in b_.x, or −1
+
   LshChunk(const LshHeadParams& params, ScratchCutter cut)
       : p_(params), b_(params, cut), root_(1 / std::sqrt(float(params.dim))) {}
 };

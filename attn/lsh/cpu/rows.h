@@ -25,6 +25,26 @@ inline bool load_finite_row(const Rows& rows, int64_t position, int64_t dim, flo
   return false;
 }
 
+// Loads four rows as float32, with zeros up to the padded dim, unchanged. Sets sums[r] to Σ x² of row r or, without kSquares, to
+// a number that is 0 only if all entries of the row are finite.
+template <class V, class E, bool kSquares>
+inline void load_four_rows(const Rows& rows, const int64_t* positions, int64_t dim, float* to, float* sums) {
+  const E* from[4];
+  for (int r = 0; r < 4; ++r) from[r] = static_cast<const E*>(rows.data) + positions[r] * rows.stride;
+  typename V::F sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
+  const int64_t width = padded(dim);
+  for (int64_t c = 0; c < width; c += V::kLanes) {
+    const int64_t rest = dim - c;
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      const auto x = rest >= V::kLanes ? V::load(from[r] + c) : rest > 0 ? V::load(from[r] + c, V::first(rest)) : V::zero();
+      sum[r] = V::fma(x, kSquares ? x : V::zero(), sum[r]);
+      V::store(to + r * width + c, x);
+    }
+  }
+  V::store_sums(sums, sum[0], sum[1], sum[2], sum[3], 1);
+}
+
 // Stores a row of `dim` numbers, rounded to the element type E.
 template <class V, class E>
 inline void store_row(const Rows& rows, int64_t position, int64_t dim, const float* from) {

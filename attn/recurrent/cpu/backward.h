@@ -123,10 +123,10 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
   // is left out, because it is a vector, and the pairs of a position with itself go to grad_itself.
   void differentiate_pairs() {
     transpose<V>(b_.grad_output, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
-    scores_of<V>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_qk);
+    scores_of<V, Triangle::lower>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_qk);
     if constexpr (kDelta) {
       transpose<V>(b_.grad_target, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
-      scores_of<V>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_kk);
+      scores_of<V, Triangle::lower>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_kk);
     }
     for (int i = 0; kFeatures && i < kChunkRows; ++i) b_.grad_itself[i] = b_.grad_qk[i * kChunkRows + i];
     for (int j = 0; j < kChunkRows; ++j)
@@ -172,11 +172,11 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
   // Adds what the pairs contribute to the gradients of q and k. With kFeatures, sets grad_written to it.
   void add_pairs() {
     if constexpr (kFeatures) return add_feature_pairs();
-    product<V, true>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_q, b_.keys);
-    product<V, true>(b_.grad_qk, kChunkRows, 1, b_.q, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+    product_of_chunk<V, true>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, b_.keys, b_.grad_q, b_.keys);
+    product_of_chunk<V, true>(b_.grad_qk, kChunkRows, 1, b_.q, b_.keys, kChunkRows, b_.keys, b_.grad_written, b_.keys);
     if constexpr (kDelta) {
-      product<V, true>(b_.grad_kk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_k, b_.keys);
-      product<V, true>(b_.grad_kk, kChunkRows, 1, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+      product_of_chunk<V, true>(b_.grad_kk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, b_.keys, b_.grad_k, b_.keys);
+      product_of_chunk<V, true>(b_.grad_kk, kChunkRows, 1, b_.k, b_.keys, kChunkRows, b_.keys, b_.grad_written, b_.keys);
     }
   }
 
@@ -187,14 +187,14 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       return features_.write_one_by_one(b_.grad_qk, of_keys, b_.grad_written);
     }
     const auto keys = b_.keys;
-    product<V, false>(b_.grad_qk, 1, kChunkRows, b_.written_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
+    product_of_chunk<V, false>(b_.grad_qk, 1, kChunkRows, b_.written_k, keys, kChunkRows, keys, b_.products, keys);
     add_multiplied(b_.products, b_.e_read, b_.grad_q);
-    product<V, false>(b_.grad_qk, kChunkRows, 1, b_.read_q, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
+    product_of_chunk<V, false>(b_.grad_qk, kChunkRows, 1, b_.read_q, keys, kChunkRows, keys, b_.products, keys);
     if constexpr (kDelta)
-      product<V, true>(b_.grad_kk, kChunkRows, 1, b_.read_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
+      product_of_chunk<V, true>(b_.grad_kk, kChunkRows, 1, b_.read_k, keys, kChunkRows, keys, b_.products, keys);
     features_.multiply(b_.products, b_.e_written, b_.grad_written);
     if constexpr (kDelta) {
-      product<V, false>(b_.grad_kk, 1, kChunkRows, b_.written_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
+      product_of_chunk<V, false>(b_.grad_kk, 1, kChunkRows, b_.written_k, keys, kChunkRows, keys, b_.products, keys);
       add_multiplied(b_.products, b_.e_read, b_.grad_k);
     }
   }

@@ -50,8 +50,8 @@ class RecurrentChunk {
   // Sets u, and the decayed scores that are needed for it.
   void compute_updates(const float* s) {
     if constexpr (kDelta) {
-      if constexpr (!kFeatures) scores_of<V>(b_.left_k, b_.k, b_.keys, b_.keys, b_.pairs_kk);
-      else if (features_.moderate()) scores_of<V>(b_.left_k, b_.written_k, b_.keys, b_.keys, b_.pairs_kk);
+      if constexpr (!kFeatures) scores_of<V, Triangle::lower>(b_.left_k, b_.k, b_.keys, b_.keys, b_.pairs_kk);
+      else if (features_.moderate()) scores_of<V, Triangle::lower>(b_.left_k, b_.written_k, b_.keys, b_.keys, b_.pairs_kk);
       for_each_pair([&](int64_t at, int c) __attribute__((always_inline)) {
         auto pairs = V::load(b_.pairs_kk + at);
         if constexpr (!kFeatures) {
@@ -77,10 +77,10 @@ class RecurrentChunk {
 
   void score_queries() {
     if constexpr (kFeatures) {
-      if (features_.moderate()) scores_of<V>(b_.left_q, b_.written_k, b_.keys, b_.keys, b_.pairs_qk);
+      if (features_.moderate()) scores_of<V, Triangle::lower>(b_.left_q, b_.written_k, b_.keys, b_.keys, b_.pairs_qk);
       return;
     }
-    scores_of<V>(b_.left_q, b_.k, b_.keys, b_.keys, b_.pairs_qk);
+    scores_of<V, Triangle::lower>(b_.left_q, b_.k, b_.keys, b_.keys, b_.pairs_qk);
     for_each_pair([&](int64_t at, int) __attribute__((always_inline)) {
       V::store(b_.pairs_qk + at, V::mul(V::load(b_.pairs_qk + at), V::load(b_.decays + at)));
     });

@@ -63,6 +63,7 @@ REDUCED = {
         "measures seven rounds, for minutes",
     ),
     "build/attnbench doctor --noise": ("{all} --seconds 1", "measures for a minute"),
+    "build/attnbench_micro --parts": (None, "measures for seconds; test_micro.py runs it"),
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
     "build/attnbench verify mean*": ("build/attnbench verify linear{rest}", "the page's method is built into an example alone"),
     "build/attnbench measure mean*": ("build/attnbench measure linear{rest}", "the page's method is built into an example alone"),

@@ -1,6 +1,7 @@
 // attnbench_micro: times the registered methods and single kernels with Google Benchmark, for those who optimise them. Results
-// are not checked before they are timed; sweeps measure with attnbench itself. Large memory blocks are cached between calls. The
-// benchmarks have these names, for --benchmark_filter:
+// are not checked before they are timed; sweeps measure with attnbench itself. Large memory blocks are cached between calls. With
+// --parts it prints tables of the parts of linear attention's kernels instead (parts.h). The benchmarks have these names, for
+// --benchmark_filter:
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
 //   METHOD/step/DTYPE/heads:H/DIM                      a decoding step through the method
 //   kernel/SET/step/heads:H/DIM                        the same step without operator, checks and allocation, on one thread
@@ -28,6 +29,7 @@
 #include "harness/machine/machine.h"
 #include "harness/worker/cpu/block_cache.h"
 #include "harness/worker/cpu/ceilings.h"
+#include "harness/worker/micro/parts.h"
 #include "harness/worker/protocols/protocol.h"
 
 namespace {
@@ -297,6 +299,10 @@ void register_forwards() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--parts") {
+    attnbench::print_parts();
+    return 0;
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   at::set_num_threads(int(attnbench::available_processors()));

@@ -1,0 +1,47 @@
+// The parts of which the vector kernels of linear attention consist, each of which can be run alone, so that a table can say what
+// bounds a kernel: which part runs at the rate of the multiply-adds, and which does not.
+#pragma once
+
+#include <cstdint>
+
+namespace attnbench {
+
+// Data of one head of 64 dimensions in float32 for all parts. The pointers are aligned to 64 bytes and stay valid.
+struct PartData {
+  int64_t length = 0;                                                  // positions of q, k, v, output and the gradients
+  float *q, *k, *v, *output, *grad_output, *grad_q, *grad_k, *grad_v;  // [length][64]
+  float *normalizer, *grad_normalizer;                                 // [length]
+  float *state, *state_vector;                                         // [64][64], [64]
+  float *rows, *features, *left, *scores, *products;                   // [16][64], [16][64], [64][16], [16][16], [64][64]
+  float* value_shift;                                                  // [64]
+  float* scratch;
+};
+
+// A part that processes one chunk of 16 positions, or a pass over many of them.
+struct Part {
+  const char* name;
+  // What one chunk of it takes: multiply-adds of vectors, and loads and stores of the tiles that compute them. 0 for parts
+  // without products, and for whole passes, whose `multiply_adds` are those that count as the operations of the method.
+  int64_t multiply_adds, loads, stores;
+  bool whole_pass;  // whether a call processes all positions of the data, and not one chunk that is the same in every call
+  bool streams;     // whether the rows of a whole pass are those of the positions, and not one row for all of them
+  void (*run)(const PartData&);
+};
+
+struct Parts {
+  const Part* parts;
+  int64_t count;
+  int64_t lanes;                    // numbers in a vector
+  int64_t chain_length;             // multiply-adds of vectors in one call of `chains`
+  void (*chains)(const PartData&);  // independent multiply-adds in registers
+  int64_t scratch_size;
+};
+
+// The parts compiled for each instruction set, for processors that have it. Weak symbols: null where a set is not built.
+[[gnu::weak]] Parts parts_avx2();
+[[gnu::weak]] Parts parts_avx512();
+
+// Times all parts on one thread for every instruction set that this processor has, and prints a table in Markdown for each.
+void print_parts();
+
+}  // namespace attnbench
