@@ -1,18 +1,22 @@
 // Products and other operations on small float32 matrices in buffers, for the vector kernels of every method.
 #pragma once
 
-#include "attn/cpu/rows.h"
 #include "attn/cpu/simd.h"
 
 namespace attn::cpu {
 namespace {
 
-// Adds Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c] to sum[r][c], for k < depth, r < kRows and kColumns vectors of columns c.
-// With kUnrolled, which needs a depth of kChunkRows, the loop over k is unrolled.
-template <class V, int kRows, int kColumns, bool kUnrolled = false>
-[[gnu::always_inline]] inline void add_to_sums(typename V::F (&sum)[kRows][kColumns], const float* a, int64_t a_row,
-                                               int64_t a_depth, const float* b, int64_t b_stride, int64_t depth) {
-  const auto add_row = [&](int64_t k) __attribute__((always_inline)) {
+// Computes to[r·to_stride + c] = Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], or with kAdd adds the sum to it, for k < depth,
+// r < kRows and kColumns vectors of columns c. The sums stay in registers.
+template <class V, int kRows, int kColumns, bool kAdd>
+[[gnu::always_inline]] inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
+                                                int64_t depth, float* to, int64_t to_stride) {
+  typename V::F sum[kRows][kColumns];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) sum[r][c] = kAdd ? V::load(to + r * to_stride + c * V::kLanes) : V::zero();
+  for (int64_t k = 0; k < depth; ++k) {
     typename V::F x[kColumns];
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) x[c] = V::load(b + k * b_stride + c * V::kLanes);
@@ -22,27 +26,7 @@ template <class V, int kRows, int kColumns, bool kUnrolled = false>
 #pragma GCC unroll 8
       for (int c = 0; c < kColumns; ++c) sum[r][c] = V::fma(factor, x[c], sum[r][c]);
     }
-  };
-  if constexpr (kUnrolled) {
-    static_assert(kChunkRows == 16);
-#pragma GCC unroll 16
-    for (int64_t k = 0; k < kChunkRows; ++k) add_row(k);
-  } else {
-    for (int64_t k = 0; k < depth; ++k) add_row(k);
   }
-}
-
-// Computes to[r·to_stride + c] = Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], or with kAdd adds the sum to it, for k < depth,
-// r < kRows and kColumns vectors of columns c. The sums stay in registers. kUnrolled as in add_to_sums().
-template <class V, int kRows, int kColumns, bool kAdd, bool kUnrolled = false>
-[[gnu::always_inline]] inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
-                                                int64_t depth, float* to, int64_t to_stride) {
-  typename V::F sum[kRows][kColumns];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) sum[r][c] = kAdd ? V::load(to + r * to_stride + c * V::kLanes) : V::zero();
-  add_to_sums<V, kRows, kColumns, kUnrolled>(sum, a, a_row, a_depth, b, b_stride, depth);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
@@ -109,35 +93,6 @@ template <class V, bool kAdd, bool kPrefetch = false>
   for (int64_t k = part; k < depth; k += kPart)
     product_part<V, true, kPrefetch>(a + k * a_depth, a_row, a_depth, b + k * b_stride, b_stride, rows,
                                      depth - k < kPart ? depth - k : kPart, columns, to, to_stride);
-}
-
-// The tiles of products whose depth is a chunk of 16 positions. On a processor with AVX2 alone, tiles of 4 rows × 2 vectors with
-// an unrolled loop reach the rate of its multiply-adds, and those of 6 rows with a loop 0.8 of it.
-template <class V>
-constexpr bool kUnrollsChunks = V::kLanes == 8;
-
-// Calls tile<kRows>(r) for the tiles of so many rows, a multiple of 16, of such a product.
-template <class V, class Tile>
-[[gnu::always_inline]] inline void for_each_chunk_tile_row(int64_t rows, const Tile& tile) {
-  if constexpr (kUnrollsChunks<V>) {
-    for (int64_t r = 0; r < rows; r += 4) tile.template operator()<4>(r);
-  } else {
-    for_each_tile_row(rows, tile);
-  }
-}
-
-// The same as product() for a depth of 16, the positions of a chunk, and `rows` a multiple of 16.
-template <class V, bool kAdd>
-[[gnu::noinline]] void product_of_chunk(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
-                                        int64_t rows, int64_t columns, float* to, int64_t to_stride) {
-  for_each_chunk_tile_row<V>(
-      rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
-        for_each_column_tile<V>(
-            columns, [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
-              product_tile<V, kRows, kVectors, kAdd, kUnrollsChunks<V>>(a + r * a_row, a_row, a_depth, b + c, b_stride,
-                                                                        kChunkRows, to + r * to_stride + c, to_stride);
-            });
-      });
 }
 
 // to[c][r] = from[r][c] for r < rows and c < columns, which are multiples of 16.

@@ -64,6 +64,7 @@ template <class V, Triangle kTriangle, bool kExtra, int kGroup = 0>
                                                 float* scores, const float* extra_right, float* extra_scores) {
   constexpr int kAll = kChunkRows / V::kLanes;
   constexpr bool kLower = kTriangle == Triangle::lower;
+  // NOLINTNEXTLINE(bugprone-branch-clone): for some groups both triangles have the same vectors.
   constexpr int kFirst = kLower ? kGroup : 0, kVectors = kLower ? kAll - kGroup : kGroup + 1;
   // With AVX2, which has 16 registers, the sums of half a group fit them.
   constexpr int kRows = V::kLanes == 8 && kVectors == 2 ? V::kLanes / 2 : V::kLanes;

@@ -76,11 +76,12 @@ template <class V, int kRows, int kColumns, Triangle kTriangle>
       }
     }
   }
-  if (target.factors)
+  if (target.factors) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
       for (int c = 0; c < kColumns; ++c) sum[i][c] = V::mul(sum[i][c], V::all(target.factors[i0 + i]));
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
@@ -113,12 +114,12 @@ void read_rows(ReadTile t, const ReadTarget& target) {
   read_all_tiles<V, kTriangle>(t, target);
 }
 
-// to[r][c] += Σ_t a[t · a_stride + r] · b[t · b_stride + c] over the 16 positions t of a chunk, for r < rows and c < columns,
-// multiples of 16.
+// to[r][c] += Σ_t a[t · a_stride + r] · b[t · b_stride + c] over the 16 positions t of a chunk, for r < rows and c < columns, a
+// multiple of 16.
 template <class V>
-void add_products_of_chunk(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows, int64_t columns,
-                           float* to) {
-  product_of_chunk<V, true>(a, 1, a_stride, b, b_stride, rows, columns, to, columns);
+[[gnu::noinline]] void add_products_of_chunk(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows,
+                                             int64_t columns, float* to) {
+  product_part<V, true, false>(a, 1, a_stride, b, b_stride, rows, kChunkRows, columns, to, columns);
 }
 
 }  // namespace

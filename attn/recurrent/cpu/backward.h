@@ -172,11 +172,11 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
   // Adds what the pairs contribute to the gradients of q and k. With kFeatures, sets grad_written to it.
   void add_pairs() {
     if constexpr (kFeatures) return add_feature_pairs();
-    product_of_chunk<V, true>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, b_.keys, b_.grad_q, b_.keys);
-    product_of_chunk<V, true>(b_.grad_qk, kChunkRows, 1, b_.q, b_.keys, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+    product<V, true>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_q, b_.keys);
+    product<V, true>(b_.grad_qk, kChunkRows, 1, b_.q, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
     if constexpr (kDelta) {
-      product_of_chunk<V, true>(b_.grad_kk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, b_.keys, b_.grad_k, b_.keys);
-      product_of_chunk<V, true>(b_.grad_kk, kChunkRows, 1, b_.k, b_.keys, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+      product<V, true>(b_.grad_kk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_k, b_.keys);
+      product<V, true>(b_.grad_kk, kChunkRows, 1, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
     }
   }
 
@@ -187,14 +187,14 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       return features_.write_one_by_one(b_.grad_qk, of_keys, b_.grad_written);
     }
     const auto keys = b_.keys;
-    product_of_chunk<V, false>(b_.grad_qk, 1, kChunkRows, b_.written_k, keys, kChunkRows, keys, b_.products, keys);
+    product<V, false>(b_.grad_qk, 1, kChunkRows, b_.written_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
     add_multiplied(b_.products, b_.e_read, b_.grad_q);
-    product_of_chunk<V, false>(b_.grad_qk, kChunkRows, 1, b_.read_q, keys, kChunkRows, keys, b_.products, keys);
+    product<V, false>(b_.grad_qk, kChunkRows, 1, b_.read_q, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
     if constexpr (kDelta)
-      product_of_chunk<V, true>(b_.grad_kk, kChunkRows, 1, b_.read_k, keys, kChunkRows, keys, b_.products, keys);
+      product<V, true>(b_.grad_kk, kChunkRows, 1, b_.read_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
     features_.multiply(b_.products, b_.e_written, b_.grad_written);
     if constexpr (kDelta) {
-      product_of_chunk<V, false>(b_.grad_kk, 1, kChunkRows, b_.written_k, keys, kChunkRows, keys, b_.products, keys);
+      product<V, false>(b_.grad_kk, 1, kChunkRows, b_.written_k, keys, kChunkRows, kChunkRows, keys, b_.products, keys);
       add_multiplied(b_.products, b_.e_read, b_.grad_k);
     }
   }

@@ -83,7 +83,17 @@ template <class V, int kRows, int kVectors, class Keep>
 #pragma GCC unroll 8
     for (int c = 0; c < kVectors; ++c) sum[r][c] = V::mul(kept, V::load(state + r * columns + c * V::kLanes));
   }
-  add_to_sums<V, kRows, kVectors, kUnrollsChunks<V>>(sum, a, 1, rows, b, columns, kChunkRows);
+  for (int64_t t = 0; t < kChunkRows; ++t) {
+    typename V::F x[kVectors];
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) x[c] = V::load(b + t * columns + c * V::kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const auto factor = V::all(a[t * rows + r]);
+#pragma GCC unroll 8
+      for (int c = 0; c < kVectors; ++c) sum[r][c] = V::fma(factor, x[c], sum[r][c]);
+    }
+  }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
@@ -94,7 +104,7 @@ template <class V, class Keep>
 [[gnu::noinline]] void update_state(const float* a, int64_t rows, const float* b, int64_t columns, Keep keep, float* state) {
   for_each_column_tile<V>(
       columns, [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
-        for_each_chunk_tile_row<V>(
+        for_each_tile_row(
             rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
               update_tile<V, kRows, kVectors>(a + r, rows, b + c, columns, shares_from(keep, r), state + r * columns + c);
             });

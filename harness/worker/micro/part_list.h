@@ -21,7 +21,7 @@ constexpr int kChains = 12;
 struct TileCount {
   int64_t loads = 0, stores = 0;
 };
-template <class V, bool kChunkDepth>
+template <class V>
 TileCount count_tiles(int64_t rows, int64_t depth, int64_t columns, bool loads_sums) {
   TileCount count;
   attn::cpu::for_each_column_tile<V>(columns, [&]<int kVectors>(int64_t) {
@@ -29,8 +29,7 @@ TileCount count_tiles(int64_t rows, int64_t depth, int64_t columns, bool loads_s
       count.loads += depth * (kRows + kVectors) + (loads_sums ? kRows * kVectors : 0);
       count.stores += kRows * kVectors;
     };
-    if constexpr (kChunkDepth) attn::cpu::for_each_chunk_tile_row<V>(rows, tile);
-    else attn::cpu::for_each_tile_row(rows, tile);
+    attn::cpu::for_each_tile_row(rows, tile);
   });
   return count;
 }
@@ -67,7 +66,7 @@ struct PartList {
     const auto x = V::load(d.value_shift);
     for (int64_t step = 0; step < kChainSteps; ++step)
 #pragma GCC unroll 16
-      for (int i = 0; i < kChains; ++i) sum[i] = V::fma(x, x, sum[i]);
+      for (auto& each : sum) each = V::fma(x, x, each);
     for (int i = 1; i < kChains; ++i) sum[0] = V::add(sum[0], sum[i]);
     V::store(d.products, sum[0]);
   }
@@ -122,8 +121,8 @@ struct PartList {
   }
 
   static Parts all() {
-    static const auto state = count_tiles<V, false>(kChunkRows, kPartDim, kPartDim, false);
-    static const auto addition = count_tiles<V, true>(kPartDim, kChunkRows, kPartDim, true);
+    static const auto state = count_tiles<V>(kChunkRows, kPartDim, kPartDim, false);
+    static const auto addition = count_tiles<V>(kPartDim, kChunkRows, kPartDim, true);
     // The tiles of pairs load as many numbers for each multiply-add as those of a state.
     static const int64_t pair_loads = state.loads * kPairs / (kChunkRows * kPartDim);
     static const int64_t score_loads = kPartDim * (kScores + kGroups * (V::kLanes == 16 ? 1 : 3) + 1);
