@@ -68,8 +68,9 @@ def measure(
     several = any(isinstance(value, (list, tuple)) for value in settings.values())
     lists = [value if isinstance(value, (list, tuple)) else [value] for value in settings.values()]
     cases = [dict(zip(settings, values, strict=True)) for values in itertools.product(*lists)]
-    columns = plotting_module("records.schema").current().columns
-    frame = frame_of([_record(spec, case) for case in cases], columns)
+    # The columns are asked of the program too, so that a missing program is reported by _record().
+    measured = [_record(spec, case) for case in cases]
+    frame = frame_of(measured, plotting_module("records.schema").current().columns)
     return frame if several else frame.astype(object).iloc[0].rename(spec)
 
 
