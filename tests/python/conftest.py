@@ -215,13 +215,14 @@ def wait_for(condition, what, seconds=HANG_S, driver=None):
     pytest.fail(f"waited {seconds} s in vain: {what}")
 
 
+def measuring_workers(driver):
+    """The workers of this driver that measure a case."""
+    return [p for p in children(driver.pid) if "measure" in p.command.split()]
+
+
 def measuring_worker(driver):
     """Waits until this driver has a worker that measures a case, and returns that worker."""
-    return wait_for(
-        lambda: next((p for p in children(driver.pid) if "measure" in p.command.split()), None),
-        "a worker that measures",
-        driver=driver,
-    )
+    return wait_for(lambda: next(iter(measuring_workers(driver)), None), "a worker that measures", driver=driver)
 
 
 # ---------------------------------------------------------------- programs

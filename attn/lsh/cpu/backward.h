@@ -48,7 +48,7 @@ class LshBackward : public LshChunk<V, E> {
         for (int64_t i = 0; i < count; ++i)
           add_row<V>(b_.out + i * b_.dim, b_.dim, 1, grad_queries + int64_t(b_.query_positions[i]) * b_.dim);
       }
-      carries = alternates(chunk) && chunk + 1 < last && alternates(chunk + 1) && chunk_before(p_, chunk + 1) == chunk;
+      carries = alternates(chunk) && chunk + 1 < last && alternates(chunk + 1);
       for (int64_t j = 0; j < rows; ++j) {
         if (b_.key_positions[j] < 0 || (carries && j >= own && j < own + p_.chunk)) continue;
         add_row<V>(b_.grad_keys + j * b_.dim, b_.dim, 1, grad_keys + int64_t(b_.key_positions[j]) * b_.dim);

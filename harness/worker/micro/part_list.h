@@ -1,4 +1,4 @@
-// part_list<V>(): the parts of the kernels, compiled for the vectors V. Include this only from files that are compiled for one
+// PartList<V>: the parts of the kernels, compiled for the vectors V. Include this only from files that are compiled for one
 // instruction set (attn/cpu/simd.h says why).
 #pragma once
 
@@ -13,7 +13,6 @@ using attn::cpu::kChunkRows;
 using attn::cpu::Rows;
 using attn::cpu::Triangle;
 
-constexpr int64_t kPartDim = 64;
 constexpr int64_t kChainSteps = 1000;
 constexpr int kChains = 12;
 
@@ -34,8 +33,7 @@ TileCount count_tiles(int64_t rows, int64_t depth, int64_t columns, bool loads_s
   return count;
 }
 
-template <class V>
-attn::cpu::LinearHeadParams params_of(const PartData& d, bool streams) {
+inline attn::cpu::LinearHeadParams params_of(const PartData& d, bool streams) {
   attn::cpu::LinearHeadParams p{};
   p.map = attn::FeatureMapKind::elu;
   p.head_dim = p.feature_count = p.value_dim = kPartDim;
@@ -103,22 +101,19 @@ struct PartList {
   template <bool kStreams>
   static void forward(const PartData& d) {
     clear(d);
-    Forward(params_of<V>(d, kStreams), d.scratch).forward(0, d.length, d.state, d.state_vector);
+    Forward(params_of(d, kStreams), d.scratch).forward(0, d.length, d.state, d.state_vector);
   }
-  template <bool kStreams>
-  static void backward_queries(const PartData& d) {
+  // The backward passes take a shift off the values, and so copy them to a buffer.
+  template <bool kStreams, auto kPass>
+  static void backward(const PartData& d) {
     clear(d);
-    auto p = params_of<V>(d, kStreams);
+    auto p = params_of(d, kStreams);
     p.value_shift = d.value_shift;
-    Backward(p, d.scratch).backward_queries(0, d.length, true, d.state, d.state_vector);
+    Backward pass(p, d.scratch);
+    (pass.*kPass)(0, d.length, /*causal=*/true, d.state, d.state_vector);
   }
-  template <bool kStreams>
-  static void backward_keys(const PartData& d) {
-    clear(d);
-    auto p = params_of<V>(d, kStreams);
-    p.value_shift = d.value_shift;
-    Backward(p, d.scratch).backward_keys(0, d.length, true, d.state, d.state_vector);
-  }
+  static constexpr auto kOfQueries = &Backward::backward_queries;
+  static constexpr auto kOfKeys = &Backward::backward_keys;
 
   static Parts all() {
     static const auto state = count_tiles<V>(kChunkRows, kPartDim, kPartDim, false);
@@ -129,9 +124,9 @@ struct PartList {
     // Rows of the state are read as scores_of_rows() divides them.
     static const int64_t row_loads = [] {
       int64_t loads = 0;
-      const auto tile = [&]<int kRows>(int64_t) { loads += kPartDim * (kRows + kGroups); };
-      if constexpr (V::kLanes == 16) return kPartDim / V::kLanes * kPartDim * (V::kLanes + kGroups);
-      attn::cpu::for_each_tile_row(kPartDim, tile);
+      [[maybe_unused]] const auto tile = [&]<int kRows>(int64_t) { loads += kPartDim * (kRows + kGroups); };
+      if constexpr (V::kLanes == 16) loads = kPartDim / V::kLanes * kPartDim * (V::kLanes + kGroups);
+      else attn::cpu::for_each_tile_row(kPartDim, tile);
       return loads;
     }();
     static const Part parts[] = {
@@ -146,15 +141,15 @@ struct PartList {
         {"scores times φ(q) alone", kPairs * kVectors, pair_loads + state.stores, state.stores, false, false, pairs},
         {"forward pass, rows in the first-level cache", 2 * kProduct, 0, 0, true, false, forward<false>},
         {"forward pass", 2 * kProduct, 0, 0, true, true, forward<true>},
-        {"backward pass of q, rows in the first-level cache", 2 * kProduct, 0, 0, true, false, backward_queries<false>},
-        {"backward pass of q", 2 * kProduct, 0, 0, true, true, backward_queries<true>},
-        {"backward pass of k and v, rows in the first-level cache", 3 * kProduct, 0, 0, true, false, backward_keys<false>},
-        {"backward pass of k and v", 3 * kProduct, 0, 0, true, true, backward_keys<true>},
+        {"backward pass of q, rows in the first-level cache", 2 * kProduct, 0, 0, true, false, backward<false, kOfQueries>},
+        {"backward pass of q", 2 * kProduct, 0, 0, true, true, backward<true, kOfQueries>},
+        {"backward pass of k and v, rows in the first-level cache", 3 * kProduct, 0, 0, true, false, backward<false, kOfKeys>},
+        {"backward pass of k and v", 3 * kProduct, 0, 0, true, true, backward<true, kOfKeys>},
     };
     PartData none{};
     return {parts,     int64_t(sizeof(parts) / sizeof(parts[0])),
             V::kLanes, kChainSteps * kChains,
-            chains,    attn::cpu::LinearScratch::size(params_of<V>(none, true))};
+            chains,    attn::cpu::LinearScratch::size(params_of(none, true))};
   }
 };
 

@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "attn/cpu/instruction_set.h"
+#include "attn/cpu/rows.h"
 
 namespace attnbench {
 namespace {
 
-constexpr int64_t kDim = 64;
-constexpr int64_t kChunk = 16;
+using attn::cpu::kChunkRows;
+
 constexpr int kRounds = 31;
 constexpr double kWindowS = 2e-4;
 // Lengths of a head whose rows come from the second-level cache, from the last-level cache and from the memory on most machines.
@@ -29,12 +30,12 @@ class PartMemory {
     data_.length = length;
     for (auto* rows :
          {&data_.q, &data_.k, &data_.v, &data_.output, &data_.grad_output, &data_.grad_q, &data_.grad_k, &data_.grad_v})
-      *rows = numbers(length * kDim);
+      *rows = numbers(length * kPartDim);
     data_.normalizer = numbers(length), data_.grad_normalizer = numbers(length);
     std::fill_n(data_.normalizer, length, 16.0f);
-    data_.state = numbers(kDim * kDim), data_.state_vector = numbers(kDim), data_.value_shift = numbers(kDim);
-    for (auto* rows : {&data_.rows, &data_.features, &data_.left}) *rows = numbers(kChunk * kDim);
-    data_.scores = numbers(kChunk * kChunk), data_.products = numbers(kDim * kDim);
+    data_.state = numbers(kPartDim * kPartDim), data_.state_vector = numbers(kPartDim), data_.value_shift = numbers(kPartDim);
+    for (auto* rows : {&data_.rows, &data_.features, &data_.left}) *rows = numbers(kChunkRows * kPartDim);
+    data_.scores = numbers(kChunkRows * kChunkRows), data_.products = numbers(kPartDim * kPartDim);
     data_.scratch = numbers(scratch_size);
   }
   const PartData& data() const { return data_; }
@@ -74,7 +75,7 @@ struct Timed {
 };
 Timed time_part(const Parts& parts, const Part& part, const PartData& data) {
   const auto calls = calls_for_window(part.run, data), chain_calls = calls_for_window(parts.chains, data);
-  const double chunks = part.whole_pass ? double(data.length) / kChunk : 1;
+  const double chunks = part.whole_pass ? double(data.length) / kChunkRows : 1;
   std::vector<double> chunk_s, multiply_add_s, ratios;
   for (int round = 0; round < kRounds; ++round) {
     multiply_add_s.push_back(seconds_of(parts.chains, data, chain_calls) / double(chain_calls * parts.chain_length));

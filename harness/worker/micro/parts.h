@@ -6,6 +6,8 @@
 
 namespace attnbench {
 
+constexpr int64_t kPartDim = 64;  // the dimensions of keys and values
+
 // Data of one head of 64 dimensions in float32 for all parts. The pointers are aligned to 64 bytes and stay valid.
 struct PartData {
   int64_t length = 0;                                                  // positions of q, k, v, output and the gradients

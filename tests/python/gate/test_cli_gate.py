@@ -18,7 +18,7 @@ from conftest import (
     Cli,
     children,
     group_members,
-    processes,
+    runs,
     strict_json,
     wait_for,
     write_sweep,
@@ -614,10 +614,6 @@ def test_only_one_process_at_a_time_builds_a_revision(gate_in, repository):
     program(*words)
 
 
-def running(pids):
-    return [p for p in processes() if str(p.pid) in pids and p.state not in "ZX"]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_interrupted_build_ends_and_is_built_again(
@@ -635,7 +631,7 @@ def test_an_interrupted_build_ends_and_is_built_again(
         assert driver.returncode == (-number if number == signal.SIGKILL else 128 + number)
         # Both processes were sent a signal; on a busy machine they may take a moment to end.
         wait_for(lambda: not group_members(child.group), "the build to end", seconds=60)
-        wait_for(lambda: not running(started), "the slow step to end", seconds=60)
+        wait_for(lambda: not any(map(runs, started)), "the slow step to end", seconds=60)
     assert not slow.done.exists()
     slow.set_step("")
     program(*words)

@@ -16,7 +16,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import HANG_S, ROOT, Cli, processes, strict_json, wait_for, write_sweep
+from conftest import HANG_S, ROOT, Cli, runs, strict_json, wait_for, write_sweep
 
 PASS, REGRESSION, USAGE, INCONCLUSIVE, UNUSABLE = 0, 1, 2, 3, 4
 
@@ -506,7 +506,7 @@ def test_an_interrupted_gate_leaves_nothing_behind(driver, repository, temporary
         running.send_signal(number)
         running.wait(timeout=HANG_S)
         assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
-    wait_for(lambda: not [p for p in processes() if str(p.pid) in started and p.state not in "ZX"], "the step to end")
+    wait_for(lambda: not any(map(runs, started)), "the step to end")
     assert repository.state() == before
     if number != signal.SIGKILL:
         assert left_in(temporary) == []

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 from conftest import (
-    HANG_S, ROOT, children, group_members, is_stopped, processes, records_in, small, strict_json, wait_for,
+    HANG_S, ROOT, children, group_members, is_stopped, processes, records_in, runs, small, strict_json, wait_for,
     write_sweep,
 )  # fmt: skip
 
@@ -65,7 +65,7 @@ def forked_worker(driver):
 
 def left_behind(*pids):
     """Those of these processes that still run."""
-    return [p.pid for p in processes() if p.pid in pids and p.state not in "ZX"]
+    return [pid for pid in pids if runs(pid)]
 
 
 # ---------------------------------------------------------------- how processes begin

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HANG_S, ROOT, children, results_of, runs, wait_for
+from conftest import HANG_S, ROOT, children, measuring_workers, results_of, runs, wait_for
 
 import attnbench
 from attnbench import _installation, _measuring, _program
@@ -139,7 +139,7 @@ def test_an_interrupt_ends_the_program_and_its_worker(build):
 def measuring(kernel):
     """The workers that measure for a process, each with the driver that started it."""
     for program in children(kernel.pid):
-        yield from ((p, program) for p in children(program.pid) if "measure" in p.command.split())
+        yield from ((worker, program) for worker in measuring_workers(program))
 
 
 # ---------------------------------------------------------------- functions
