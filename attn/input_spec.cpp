@@ -110,6 +110,7 @@ Problem problem_of(const Inputs& inputs, const std::vector<InputSpec>& specs) {
   problem.dtype = q.scalar_type();
   problem.device = q.device().type();
   problem.causal = inputs.mask.causal;
+  problem.pattern = inputs.mask.pattern;
   if (inputs.mask.key_lengths) {
     checks.check_key_lengths(*inputs.mask.key_lengths);
     check_values_of_key_lengths(*inputs.mask.key_lengths, k.size(2));

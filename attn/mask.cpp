@@ -7,6 +7,7 @@ namespace attn {
 Mask Mask::from(const Problem& problem, at::Generator generator) {
   Mask mask;
   mask.causal = problem.causal;
+  mask.pattern = problem.pattern;
   const auto& lengths = problem.key_lengths;
   if (lengths.kind == KeyLengthDistribution::Kind::uniform) {
     mask.key_lengths = at::randint(1, problem.key_len + 1, {problem.batch}, std::move(generator), at::kLong).to(problem.device);
@@ -30,6 +31,10 @@ std::optional<at::Tensor> Mask::hidden_keys(int64_t key_len) const {
 
 std::optional<at::Tensor> Mask::hidden_pairs(int64_t query_len, int64_t key_len, at::Device device) const {
   std::optional<at::Tensor> hidden;
+  if (!pattern.is_all()) {
+    const auto rows = at::arange(query_len, at::TensorOptions(at::kLong).device(device));
+    return visible_pairs(rows, query_len, key_len).logical_not();
+  }
   if (causal) {
     auto ones = at::ones({query_len, key_len}, at::TensorOptions(at::kBool).device(device));
     hidden = ones.triu_(1 + key_len - query_len);
@@ -43,14 +48,16 @@ std::optional<at::Tensor> Mask::hidden_pairs(int64_t query_len, int64_t key_len,
 
 at::Tensor Mask::visible_pairs(const at::Tensor& rows, int64_t query_len, int64_t key_len) const {
   const auto keys = at::arange(key_len, rows.options()).view({1, 1, 1, -1});
-  auto visible = at::ones({1, 1, rows.size(0), key_len}, rows.options().dtype(at::kBool));
-  if (causal) visible = visible.logical_and(keys <= rows.view({1, 1, -1, 1}) + (key_len - query_len));
+  const auto places = rows.view({1, 1, -1, 1}) + (key_len - query_len);
+  auto visible = pattern.visible(places, keys);
+  if (causal) visible = visible.logical_and(keys <= places);
   if (key_lengths) visible = visible.logical_and(keys < key_lengths->view({-1, 1, 1, 1}));
   return visible;
 }
 
 std::optional<at::Tensor> Mask::empty_rows(int64_t query_len, int64_t key_len, at::Device device) const {
   std::optional<at::Tensor> empty;
+  if (!pattern.is_all()) return hidden_pairs(query_len, key_len, device)->all(/*dim=*/3, /*keepdim=*/true);
   if (key_lengths) empty = key_lengths->eq(0).view({-1, 1, 1, 1});
   if (causal && query_len > key_len) {
     const auto rows = at::arange(query_len, at::TensorOptions(at::kLong).device(device));

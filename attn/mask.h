@@ -1,4 +1,4 @@
-// Mask: which keys a query may see, given by a causal flag and by the number of valid keys of each batch entry.
+// Mask: which keys a query may see, given by a causal flag, a pattern, and the number of valid keys of each batch entry.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "attn/pattern.h"
 #include "attn/problem.h"
 
 namespace attn {
@@ -14,6 +15,7 @@ struct Mask {
   // Query i of N sees keys 0 … i + L − N of L: the last query sees all keys, as if the queries continued the keys.
   bool causal = false;
   std::optional<at::Tensor> key_lengths = std::nullopt;  // int64 [B]; the queries of entry b see keys 0…key_lengths[b]-1
+  Pattern pattern = {};                                  // which of these keys a query sees by its distance from them
 
   // The mask of a problem, on its device. Random key lengths are drawn with `generator`, a generator of the CPU.
   static Mask from(const Problem& problem, at::Generator generator);
@@ -32,7 +34,7 @@ struct Mask {
 
   // bool, broadcastable to [B,H,N,1], true for queries that see no key, whose output is zero; nothing if there can be none. With
   // key lengths these are the batch entries without keys, and with the causal mask the first queries if there are more queries
-  // than keys.
+  // than keys. With a pattern, all pairs are computed.
   std::optional<at::Tensor> empty_rows(int64_t query_len, int64_t key_len, at::Device device) const;
 };
 

@@ -71,7 +71,10 @@ at::Tensor AttentionMethod::forward(const Inputs& inputs) {
   return attend(inputs);
 }
 
-std::optional<ExactAttention> AttentionMethod::exact_attention(const Inputs& inputs, const at::Tensor& rows) const {
+std::optional<ExactAttention> AttentionMethod::exact_attention(const Inputs& masked, const at::Tensor& rows) const {
+  // What a pattern leaves out is an error of the method.
+  auto inputs = masked;
+  inputs.mask.pattern = {};
   auto weights = reference::softmax_weights(inputs, rows);
   auto output = at::matmul(weights, zero_where(inputs.v, inputs.mask.hidden_keys(inputs.k.size(2))));
   return ExactAttention{std::move(output), std::move(weights)};
@@ -99,6 +102,12 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
   if (is_call && (problem.query_len % can.length_multiple != 0 || problem.key_len % can.length_multiple != 0))
     return label() + " needs lengths that are multiples of " + std::to_string(can.length_multiple);
   if (!problem.key_lengths.is_full() && !can.key_lengths) return label() + " has no key-length mask";
+  if (!problem.pattern.is_all()) {
+    if (!can.patterns) return label() + " has no patterns of visible keys";
+    if (!is_call && !(can.windows_in_decoding && problem.pattern.kind == Pattern::Kind::window))
+      return label() + ": decoding takes " + (can.windows_in_decoding ? "windows alone, not" : "no") + " pattern " +
+             problem.pattern.text();
+  }
   if (protocol == Protocol::forward_backward && !can.gradients) return label() + " has no gradients";
   if (!contains(can.dtypes, problem.dtype)) return label() + " does not take " + dtype_name(problem.dtype);
   if (problem.dtype == at::kHalf && !takes_float16(problem.device)) return label() + " takes float16 on CUDA only";
@@ -136,6 +145,8 @@ void AttentionMethod::check_tokens(const DecodingState& state, const Inputs& inp
   check("value_heads", tokens.value_heads, expected.value_head_count());
   check("head_dim", tokens.head_dim, expected.head_dim);
   check("value_dim", tokens.value_dim, expected.value_dim);
+  TORCH_CHECK_VALUE(tokens.pattern == expected.pattern, label(), ": tokens have the pattern ", tokens.pattern.text(),
+                    ", expected ", expected.pattern.text(), " as in the decoding state");
   TORCH_CHECK_VALUE(tokens.dtype == expected.dtype && tokens.device == expected.device, label(), ": tokens are ",
                     dtype_name(tokens.dtype), " on ", c10::DeviceTypeName(tokens.device, true), ", but the decoding state is ",
                     dtype_name(expected.dtype), " on ", c10::DeviceTypeName(expected.device, true));

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "attn/pattern.h"
+
 namespace attn {
 
 // How the number of valid keys of each batch entry is drawn: all keys, a number uniform on 1 … key_len, or one fixed number.
@@ -37,6 +39,7 @@ struct Problem {
   c10::DeviceType device = c10::DeviceType::CPU;
   bool causal = false;  // query i sees keys 0 … i + key_len − query_len
   KeyLengthDistribution key_lengths;
+  Pattern pattern;  // which keys a query sees by its distance from them
 
   // Throws c10::ValueError for an invalid field; the message names the field, its value and what was expected.
   void validate() const;

@@ -8,6 +8,7 @@
 
 #include "attn/reference.h"
 #include "attn/registry.h"
+#include "attn/sparse/cache.h"
 #include "baselines/softmax.h"
 
 namespace attn {
@@ -26,6 +27,7 @@ class Sdpa : public AttentionMethod {
     Capabilities can;
     can.shared_heads = SharedHeads::repeated;
     can.causal_cross_attention = true;
+    can.patterns = true;
     can.nan_reaches_its_rows_only = false;  // PyTorch's kernels multiply hidden values by zero
     return can;
   }
@@ -35,7 +37,7 @@ class Sdpa : public AttentionMethod {
     const bool lengths = !p.key_lengths.is_full();
     // PyTorch's causal mask lets query i see the keys 0 … i even if there are more keys than queries, so that this case needs an
     // explicit mask, too.
-    const bool explicit_mask = lengths || (p.causal && p.key_len != p.query_len);
+    const bool explicit_mask = lengths || !p.pattern.is_all() || (p.causal && p.key_len != p.query_len);
     const double scores = p.score_count() / (p.causal && !explicit_mask ? 2 : 1);
     const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
     const double min_bytes = p.input_bytes() + p.output_bytes();
@@ -61,7 +63,7 @@ class Sdpa : public AttentionMethod {
     const auto hidden_keys = mask.hidden_keys(key_len);
     const auto empty = mask.empty_rows(query_len, key_len, inputs.q.device());
     std::optional<at::Tensor> visible;
-    if (mask.key_lengths || (mask.causal && query_len != key_len)) {
+    if (mask.key_lengths || !mask.pattern.is_all() || (mask.causal && query_len != key_len)) {
       visible = ~*mask.hidden_pairs(query_len, key_len, inputs.q.device());
       // Some backends return NaN for a row without a visible key. Such a row is made to see every key here, and its output is set
       // to zero below.
@@ -88,11 +90,11 @@ class StatefulSdpa : public Sdpa {
  public:
   Capabilities capabilities() const override {
     auto can = Sdpa::capabilities();
-    can.decoding = true;
+    can.decoding = can.windows_in_decoding = true;
     return can;
   }
 
-  double state_bytes(const Problem& p, int64_t) const override { return PreallocatedCache::bytes_for(p); }
+  double state_bytes(const Problem& p, int64_t) const override { return KeyValueCache::bytes_for(p); }
 
   Cost cost(const Problem& p, Protocol protocol) const override {
     if (protocol == Protocol::prefill) {
@@ -111,13 +113,13 @@ class StatefulSdpa : public Sdpa {
 
  protected:
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override {
-    return std::make_unique<PreallocatedCache>(problem);
+    return std::make_unique<KeyValueCache>(problem);
   }
-  void absorb(DecodingState& state, const Inputs& tokens) override { static_cast<PreallocatedCache&>(state).append(tokens); }
+  void absorb(DecodingState& state, const Inputs& tokens) override { static_cast<KeyValueCache&>(state).append(tokens); }
   at::Tensor decode(DecodingState& state, const Inputs& token) override {
     absorb(state, token);
-    const auto& cache = static_cast<PreallocatedCache&>(state);
-    return fused(token.q, cache.k.rows(), cache.v.rows());
+    const auto& cache = static_cast<KeyValueCache&>(state);
+    return fused(token.q, cache.keys(), cache.values());
   }
 };
 

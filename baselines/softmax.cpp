@@ -9,6 +9,7 @@
 
 #include "attn/reference.h"
 #include "attn/registry.h"
+#include "attn/sparse/cache.h"
 #include "attn/triangular.h"
 
 namespace attn {
@@ -70,7 +71,7 @@ at::Tensor materialised_softmax(const Inputs& inputs) {
   const auto weights = at::softmax(scores, -1);
   scores.reset();
   const auto values = zero_where(v, hidden_keys);
-  return zero_where(mask.causal ? causal_product(weights, values) : at::matmul(weights, values), empty);
+  return zero_where(mask.causal && mask.pattern.is_all() ? causal_product(weights, values) : at::matmul(weights, values), empty);
 }
 
 Cost materialised_softmax_cost(const Problem& p, bool backward) {
@@ -79,7 +80,8 @@ Cost materialised_softmax_cost(const Problem& p, bool backward) {
   const double matrix = scores * p.element_bytes();
   // A mask takes one byte per pair: [N,L] if it is only causal, [B,1,L] with key lengths, [B,N,L] with both.
   const double pairs = double(p.query_len) * double(p.key_len);
-  const double mask = p.key_lengths.is_full() ? (p.causal ? pairs : 0) : double(p.batch) * (p.causal ? pairs : double(p.key_len));
+  const bool by_pair = p.causal || !p.pattern.is_all();
+  const double mask = p.key_lengths.is_full() ? (by_pair ? pairs : 0) : double(p.batch) * (by_pair ? pairs : double(p.key_len));
   const double masked_inputs = (p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes()) + (p.causal ? p.value_bytes() : 0);
   const double inputs_and_masks = p.input_bytes() + p.output_bytes() + mask + masked_inputs + p.query_bytes();
   // The forward pass holds the scores and the weights; the backward pass holds the weights, their gradient and the gradient of
@@ -93,6 +95,7 @@ Capabilities Softmax::capabilities() const {
   Capabilities can;
   can.shared_heads = SharedHeads::repeated;
   can.causal_cross_attention = true;
+  can.patterns = true;
   can.decoding = true;
   can.steps_recompute_prefix = true;
   return can;
@@ -139,7 +142,9 @@ at::Tensor Softmax::decode(DecodingState& state, const Inputs& token) {
 }
 
 Cost cached_step_cost(const Problem& p, double state_bytes) {
-  const double rows = double(p.batch) * double(p.heads), keys = double(p.query_len + 1);
+  auto longer = p;
+  longer.key_len = p.query_len + 1;
+  const double rows = double(p.batch) * double(p.output_head_count()), keys = double(KeyValueCache::capacity_for(longer));
   const double token = (p.input_bytes() + p.output_bytes()) / double(p.query_len);
   return {rows * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state_bytes + token, state_bytes + token};
 }

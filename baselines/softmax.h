@@ -21,29 +21,12 @@ class GrowingRows {
  public:
   GrowingRows(const Problem& problem, int64_t dim);
   void append(const at::Tensor& rows);  // [B,H,T,dim]
-  // Counts `count` more rows, whose numbers were written into storage().
-  void grow(int64_t count) { size_ += count; }
-  int64_t size() const { return size_; }
   at::Tensor rows() const { return all_.narrow(2, 0, size_); }
   const at::Tensor& storage() const { return all_; }
 
  private:
   at::Tensor all_;
   int64_t size_ = 0;
-};
-
-// The decoding state of methods that cache the keys and values of all tokens in memory that is allocated once.
-class PreallocatedCache : public DecodingState {
- public:
-  explicit PreallocatedCache(const Problem& p) : k(p, p.head_dim), v(p, p.value_dim) {}
-  void append(const Inputs& tokens) { k.append(tokens.k), v.append(tokens.v); }
-  // The predicted size in bytes.
-  static double bytes_for(const Problem& p) { return p.key_bytes() + p.value_bytes(); }
-
-  GrowingRows k, v;
-
- protected:
-  std::vector<at::Tensor> tensors() const override { return {k.storage(), v.storage()}; }
 };
 
 // The predicted cost of a decoding step that reads all cached keys and values once, without the memory of its scores.

@@ -142,6 +142,16 @@ const std::vector<Field>& fields() {
        .also_number = true,
        .max = kMaxLength,
        .kind = AxisKind::contents},
+      {.name = "pattern",
+       .role = axis,
+       .member = &Case::pattern,
+       .description =
+           "keys that a query sees by its distance from them: all; a window, also with the first k keys or with m global "
+           "positions; multiples of a stride or of a dilation; or blocks (docs/patterns.md)",
+       .choices = {"all", "window:W", "window:W+first:k", "window:W+global:m", "global:m", "strided:l", "dilated:W/d",
+                   "block:B/c"},
+       .kind = AxisKind::size,
+       .since = 8},
       {.name = "inputs",
        .role = axis,
        .member = &Case::inputs,

@@ -32,6 +32,7 @@ struct Case {
   int64_t value_dim = 0;  // 0 until complete(), which sets it to head_dim
   bool causal = false;
   std::string key_lengths = "full";
+  std::string pattern = "all";
   std::string inputs = "normal";
   double concentration = 1;
   double decay_positions = 20;

@@ -53,9 +53,9 @@ std::string current_text(std::string_view name, const std::string& text) {
 }
 
 bool matches(std::string_view choice, std::string_view value) {
-  constexpr std::string_view kPath = "PATH";
-  if (!choice.ends_with(":PATH")) return choice == value;
-  const auto begin = choice.substr(0, choice.size() - kPath.size());
+  const auto colon = choice.find(':');
+  if (colon == std::string_view::npos) return choice == value;
+  const auto begin = choice.substr(0, colon + 1);
   return value.size() > begin.size() && value.starts_with(begin);
 }
 

@@ -25,8 +25,8 @@ struct ValueRules {
   bool also_number;
   double min, max;
 };
-// Whether the choice stands for this value. A choice that ends in ":PATH" stands for every text that begins as it does up to the
-// colon, with a path after it.
+// Whether the choice stands for this value. A choice with a colon stands for every text that begins as it does up to the colon,
+// with something after it, such as "file:PATH" and "window:W".
 bool matches(std::string_view choice, std::string_view value);
 // The text of a field or column with this name as this version writes it: in those that name methods, options have their current
 // names (attn/former_options.h).

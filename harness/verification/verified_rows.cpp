@@ -24,12 +24,23 @@ constexpr Shape kShapes[] = {{2, 3, 300, 300, 64, 64}, {1, 5, 1, 1, 32, 32},    
 constexpr const char* kHardInputs[] = {"offset", "scaled", "outliers"};
 constexpr int64_t kHardInputsLength = 129;
 
-std::vector<const char*> inputs_of(const VerifiedRow& row, const Shape& shape, const std::string& protocol) {
-  std::vector<const char*> inputs = {"normal"};
+// Patterns of visible keys, which are verified in calls of as many positions. Most methods have none and skip them.
+constexpr const char* kPatterns[] = {"window:20",  "window:16+first:3", "window:9+global:2",
+                                     "strided:12", "dilated:5/4",       "block:16/3"};
+
+struct Contents {
+  const char *inputs = "normal", *pattern = "all";
+};
+
+std::vector<Contents> contents_of(const VerifiedRow& row, const Shape& shape, const std::string& protocol, bool quick) {
+  std::vector<Contents> all = {{}};
   const bool is_call = protocol == "forward" || protocol == "forward_backward";
-  if (is_call && shape.query_len == kHardInputsLength && row.key_lengths != "0")
-    inputs.insert(inputs.end(), std::begin(kHardInputs), std::end(kHardInputs));
-  return inputs;
+  if (!is_call || shape.query_len != kHardInputsLength) return all;
+  if (!quick && row.key_lengths != "0")
+    for (const auto* inputs : kHardInputs) all.push_back({.inputs = inputs});
+  if (row.key_lengths == "full")
+    for (const auto* pattern : kPatterns) all.push_back({.pattern = pattern});
+  return all;
 }
 
 std::vector<Case> cases_of(const VerifiedRow& row, const std::string& device, bool quick) {
@@ -39,7 +50,7 @@ std::vector<Case> cases_of(const VerifiedRow& row, const std::string& device, bo
   for (const auto& shape : kShapes) {
     if (quick && &shape == kShapes) continue;
     for (const auto* protocol : protocols)
-      for (const auto* inputs : quick ? std::vector<const char*>{"normal"} : inputs_of(row, shape, protocol)) {
+      for (const auto& contents : contents_of(row, shape, protocol, quick)) {
         Case c;
         c.method = row.method;
         c.dtype = row.dtype;
@@ -47,7 +58,8 @@ std::vector<Case> cases_of(const VerifiedRow& row, const std::string& device, bo
         c.causal = row.causal;
         c.key_lengths = row.key_lengths;
         c.protocol = protocol;
-        c.inputs = inputs;
+        c.inputs = contents.inputs;
+        c.pattern = contents.pattern;
         c.batch = shape.batch;
         c.heads = shape.heads;
         c.kv_heads = shape.kv_heads;
@@ -98,8 +110,9 @@ std::string VerifiedRow::verdict() const {
   for (const auto& record : records)
     if (record.text("outcome") == outcome::failed)
       return fmt::format(
-          "{} at N={}, {}{}: {}", record.text("failure_kind"), record.get("query_len").dump(), record.text("protocol"),
-          record.text("inputs") == "normal" ? "" : fmt::format(", inputs {}", record.text("inputs")), record.text("reason"));
+          "{} at N={}, {}{}{}: {}", record.text("failure_kind"), record.get("query_len").dump(), record.text("protocol"),
+          record.text("inputs") == "normal" ? "" : fmt::format(", inputs {}", record.text("inputs")),
+          record.text("pattern") == "all" ? "" : fmt::format(", pattern {}", record.text("pattern")), record.text("reason"));
   if (unsupported()) return "unsupported: " + records.front().text("reason");
   return unverified() ? "unverified: the method has no reference; --like names one" : "agrees";
 }

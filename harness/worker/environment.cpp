@@ -138,6 +138,7 @@ Json describe_methods() {
                          {"causal_cross_attention", can.causal_cross_attention},
                          {"shared_heads", can.shared_heads != attn::SharedHeads::no},
                          {"key_lengths", can.key_lengths},
+                         {"patterns", can.patterns},
                          {"length_multiple", can.length_multiple},
                          {"gradients", can.gradients},
                          {"decoding", can.decoding},

@@ -31,6 +31,7 @@ attn::Problem problem_of(const Case& c) {
   p.device = c10::Device(c.device).type();
   p.causal = c.causal;
   p.key_lengths = attn::KeyLengthDistribution::parse(c.key_lengths);
+  p.pattern = attn::Pattern::parse(c.pattern);
   return p;
 }
 

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from attnbench._records import records
     from attnbench.functional import (
         LinearAttentionState,
+        SparseAttentionOutput,
         linear_attention,
         linear_attention_step,
         lsh_attention,
+        sparse_attention,
     )
     from attnbench.nn import CausalLMLayer, GatedDeltaNet, GatedDeltaNetCache, LinearAttention, LSHAttention
 
@@ -34,6 +36,7 @@ __all__ = [
     "LinearAttention",
     "LinearAttentionState",
     "MeasureError",
+    "SparseAttentionOutput",
     "functional",
     "linear_attention",
     "linear_attention_step",
@@ -42,6 +45,7 @@ __all__ = [
     "method",
     "nn",
     "records",
+    "sparse_attention",
 ]
 
 # By public name: the module that defines it. A module is imported when one of its names is first
@@ -55,12 +59,14 @@ _DEFINED_IN = {
     "LinearAttention": "nn",
     "LinearAttentionState": "functional",
     "MeasureError": "_measuring",
+    "SparseAttentionOutput": "functional",
     "linear_attention": "functional",
     "linear_attention_step": "functional",
     "lsh_attention": "functional",
     "measure": "_measuring",
     "method": "_method",
     "records": "_records",
+    "sparse_attention": "functional",
 }
 
 

@@ -1,4 +1,4 @@
-"""Linear attention and LSH attention as functions of tensors.
+"""Linear, LSH and sparse attention as functions of tensors.
 
 The functions call PyTorch operators of libattn, which have kernels for CPUs (AVX-512, AVX2 and
 portable ones) and, in a build with CUDA, for GPUs. They run on the device of their tensors, record
@@ -212,3 +212,58 @@ def _rotations(
     """
     rotations, factors = torch.ops.attn.lsh_rotations(head_dim, rounds, buckets, seed)
     return rotations.to(device), tuple(factors)
+
+
+class SparseAttentionOutput(NamedTuple):
+    """What `sparse_attention` returns with `return_log_sum_exp`.
+
+    Attributes:
+        output: [B,H,N,M].
+        log_sum_exp: [B,H,N], the logarithm of the sum of e^score over the keys that a query sees,
+            in float64 for float64 tensors and in float32 for others; -inf where it sees none.
+    """
+
+    output: Tensor
+    log_sum_exp: Tensor
+
+
+def sparse_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    pattern: str = "all",
+    key_lengths: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    sinks: Tensor | None = None,
+    scale: float | None = None,
+    return_log_sum_exp: bool = False,
+    implementation: str = "auto",
+) -> Tensor | SparseAttentionOutput:
+    """Softmax attention over the keys that a pattern leaves visible.
+
+    q [B,H,N,D], k [B,G,L,D], v [B,G,L,M] → [B,H,N,M], where G divides H: neighbouring heads of q
+    share those of k and v. Computes the visible pairs alone and stores no matrix of them.
+    Differentiable once in q, k, v and sinks, also through the log-sum-exp.
+
+    Args:
+        causal: whether query i sees only the keys 0 to i + L - N.
+        pattern: "all", "window:W" (the last W keys with the causal mask, otherwise those nearer
+            than W), "window:W+first:k", "window:W+global:m", "global:m", "strided:l",
+            "dilated:W/d" or "block:B/c"; docs/patterns.md defines them.
+        key_lengths: int64 [B], the number of valid keys of each batch entry; None if all are valid.
+        cu_seqlens: int64 [S+1], where each batch entry packs S sequences: the positions at which
+            they begin and end. A query sees keys of its own sequence. Not with key_lengths.
+        sinks: [H], a score of each head that only the denominator of the softmax sees, in float64
+            for float64 tensors and in float32 for others.
+        scale: of the scores; by default 1/√D.
+        return_log_sum_exp: whether to return a `SparseAttentionOutput` instead of the output.
+        implementation: see the documentation of this module.
+    """
+    results = SparseAttentionOutput(
+        *torch.ops.attn.sparse_attention(
+            q, k, v, sinks, causal, pattern, key_lengths, cu_seqlens, scale, implementation
+        )
+    )
+    return results if return_log_sum_exp else results.output

@@ -44,6 +44,10 @@ class Decoding : public testing::TestWithParam<std::string> {
       if (!method->why_unsupported(problem(dtype), Protocol::decode)) can.push_back(dtype);
     return can;
   }
+  static Problem problem_without_pattern(Problem p) {
+    p.pattern = {};
+    return p;
+  }
   static Problem problem(at::ScalarType dtype = at::kFloat, int64_t length = 75) {
     return problem_of({length, length, 16, 24}, dtype, Masking::causal);
   }
@@ -123,6 +127,40 @@ TEST_P(Decoding, AContinuedPrefillGivesTheRowsOfTheSequence) {
     const auto reference = method->reference(in_float64(inputs).with_all_heads(), at::arange(p.query_len));
     expect_close(at::cat(outputs, 2), reference, method->error_tolerance(at::kFloat), std::to_string(value_heads) + " heads");
   }
+}
+
+// The cache of a window holds no more tokens than a token sees, so that new tokens take the places of old ones.
+TEST_P(Decoding, WindowsAreDecodedBeyondTheirCache) {
+  auto p = problem();
+  p.pattern = Pattern::parse("strided:8");
+  ASSERT_TRUE(method->why_unsupported(p, Protocol::decode));
+  if (!method->capabilities().windows_in_decoding) return;
+  if (method->capabilities().shared_heads == SharedHeads::read) p.heads = 6, p.value_heads = 3, p.kv_heads = 3;
+  for (const auto* pattern :
+       {"window:1", "window:16", "window:100", "window:9+first:4", "window:1+first:1", "window:70+first:30", "window:5+global:2"})
+    for (const auto dtype : dtypes()) {
+      SCOPED_TRACE(std::string(pattern) + " " + dtype_name(dtype));
+      p.pattern = Pattern::parse(pattern), p.dtype = dtype;
+      const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
+      const auto reference = method->reference(in_float64(inputs).with_all_heads(), at::arange(p.query_len));
+      const at::NoGradGuard no_grad;
+      // The states are filled in several ways before the steps.
+      const auto stepped = method->begin_decoding(p), extended = method->begin_decoding(p), prefilled = method->begin_decoding(p);
+      EXPECT_EQ(double(stepped->bytes()), method->state_bytes(p, 0));
+      EXPECT_LE(stepped->bytes(), method->begin_decoding(problem_without_pattern(p))->bytes());
+      for (const int64_t size : {1, 2, 7, 30}) method->extend(*extended, inputs.tokens(extended->position(), size));
+      expect_close(method->prefill(*prefilled, inputs.tokens(0, 40)), reference.narrow(2, 0, 40), method->error_tolerance(dtype),
+                   "prefill");
+      for (const auto& state : {stepped.get(), extended.get(), prefilled.get()})
+        for (auto i = state->position(); i < p.query_len; ++i)
+          expect_close(step(*method, *state, inputs, i), reference.narrow(2, i, 1), method->error_tolerance(dtype),
+                       "token " + std::to_string(i));
+    }
+  const auto state = method->begin_decoding(p);
+  auto other = make_inputs(*method, p, Protocol::forward, 1).tokens(0, 1);
+  other.mask.pattern = {};
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { method->step(*state, other); }),
+                  "tokens have the pattern all, expected window:5+global:2");
 }
 
 TEST_P(Decoding, StatesAreIndependentOfEachOther) {

@@ -116,6 +116,32 @@ TEST_P(MethodContract, SharedHeadsAgreeWithTheReference) {
   }
 }
 
+// Patterns of visible keys, with heads that share keys, and with more and fewer keys than queries.
+TEST_P(MethodContract, PatternsAgreeWithTheReference) {
+  const auto& [spec, dtype, masking] = GetParam();
+  const auto method = make_method(spec);
+  const bool takes_patterns = method->capabilities().patterns;
+  for (const std::string pattern :
+       {"window:5", "window:4+first:3", "window:3+global:2", "global:2", "strided:6", "dilated:3/4", "block:8/2", "window:500"}) {
+    for (const auto& shape : {Shape{33, 33, 16, 24}, Shape{20, 47, 16, 16}, Shape{47, 20, 16, 16}}) {
+      auto problem = problem_of(shape, dtype, masking, 2, 4);
+      problem.pattern = Pattern::parse(pattern);
+      SCOPED_TRACE(pattern + " " + text_of(shape));
+      if (method->capabilities().shared_heads != SharedHeads::no) problem.kv_heads = problem.value_heads = 2;
+      for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
+        const auto inputs = inputs_of(*method, problem, protocol);
+        const auto results = call_or_refuse(*method, problem, inputs, protocol);
+        EXPECT_TRUE(takes_patterns || !results);
+        if (!results) continue;
+        const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
+        EXPECT_TRUE(agreement.within(method->error_tolerance(dtype)))
+            << agreement.worst << ": " << agreement.max_rel_error << ", finite " << agreement.finite;
+      }
+      if (!takes_patterns) return;  // once is enough
+    }
+  }
+}
+
 // Inputs with means, scales and outliers, which make a careless implementation lose digits, overflow or underflow.
 TEST_P(MethodContract, AgreesOnHardInputs) {
   using attnbench::InputDistribution;

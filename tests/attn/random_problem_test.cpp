@@ -82,6 +82,19 @@ Problem random_problem(Draw& draw) {
   return p;
 }
 
+Pattern random_pattern(Draw& draw) {
+  const auto number = [&] { return std::to_string(draw.size(280)); };
+  const auto block = draw.size(280);
+  const std::vector<std::string> texts{"window:" + number(),
+                                       "window:" + number() + "+first:" + number(),
+                                       "window:" + number() + "+global:" + number(),
+                                       "global:" + number(),
+                                       "strided:" + number(),
+                                       "dilated:" + number() + "/" + number(),
+                                       "block:" + std::to_string(block) + "/" + std::to_string(draw.integer(1, block))};
+  return Pattern::parse(draw.any_of(texts));
+}
+
 // Returns the same numbers in memory with another order of the dimensions, and sometimes with gaps between them.
 at::Tensor with_random_strides(Draw& draw, const at::Tensor& x) {
   std::vector<int64_t> order{0, 1, 2, 3}, back(4);
@@ -103,7 +116,8 @@ void try_problem(uint64_t seed) {
   Draw draw(seed);
   const auto spec = random_method(draw);
   const auto method = make_method(spec);
-  const auto problem = random_problem(draw);
+  auto problem = random_problem(draw);
+  if (method->capabilities().patterns && draw.one_in(2)) problem.pattern = random_pattern(draw);
   const auto protocol = draw.one_in(2) ? Protocol::forward : Protocol::forward_backward;
   auto inputs = inputs_of(problem, protocol, seed);
   if (draw.one_in(2)) {
@@ -114,7 +128,7 @@ void try_problem(uint64_t seed) {
   SCOPED_TRACE(spec + " " + text_of({problem.query_len, problem.key_len, problem.head_dim, problem.value_dim}) +
                " B=" + std::to_string(problem.batch) + " H=" + std::to_string(problem.heads) + " " + dtype_name(problem.dtype) +
                (problem.causal ? " causal" : "") + (problem.key_lengths.is_full() ? "" : " key lengths") + " " +
-               protocol_name(protocol));
+               problem.pattern.text() + " " + protocol_name(protocol));
   if (divides_by_epsilon_alone(spec, problem)) return;
   const auto tolerance = error_tolerance(problem.dtype);
   if (const auto results = call_or_refuse(*method, problem, inputs, protocol)) {
@@ -128,6 +142,7 @@ void try_problem(uint64_t seed) {
   tokens.value_dim =
       std::max<int64_t>(tokens.value_dim, 16);  // errors are relative to the largest entry of a step, which must not be tiny
   tokens.key_lengths = {};
+  tokens.pattern = {};
   if (method->why_unsupported(tokens, Protocol::decode)) return;
   const auto stream = make_inputs(tokens, Protocol::decode, seed);
   const auto position = draw.integer(0, tokens.query_len - 1);

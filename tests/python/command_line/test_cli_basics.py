@@ -91,7 +91,7 @@ def test_list_methods_describes_every_method(attnbench):
         assert method["memory_order"] in ("O(N)", "O(N log N)", "O(N²)")
         can = method["capabilities"]
         for flag in (
-            "full", "causal", "cross_attention", "causal_cross_attention", "shared_heads", "key_lengths", "gradients", "decoding",
+            "full", "causal", "cross_attention", "causal_cross_attention", "shared_heads", "key_lengths", "patterns", "gradients", "decoding",
             "nan_reaches_its_rows_only",
         ):  # fmt: skip
             assert isinstance(can[flag], bool)

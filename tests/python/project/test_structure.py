@@ -52,12 +52,13 @@ ATTN = {
     "attn/linear": {"attn", "attn/cpu", "attn/cuda"},
     "attn/lsh": {"attn", "attn/cpu", "attn/cuda"},
     "attn/recurrent": {"attn", "attn/cpu", "attn/cuda"},
+    "attn/sparse": {"attn", "attn/cpu"},
 }
 # Headers of attn without LibTorch, about the texts of methods, may be included by the driver.
 FREE_HEADERS = {"attn/method_name.h", "attn/former_options.h"}
 ALLOWED = {module: others | {module} for module, others in (DRIVER | ATTN).items()} | {
-    # Some methods derive from LinearMethod, and stateful-softmax runs kernels of attn/cpu.
-    "baselines": {"attn", "attn/cpu", "attn/linear", "baselines"},
+    # Some methods derive from LinearMethod, and some decode with the cache of attn/sparse.
+    "baselines": {"attn", "attn/linear", "attn/sparse", "baselines"},
     # attnbench_micro times single kernels of linear and recurrent attention.
     "harness/worker": {
         "harness/worker", "harness/machine", "harness/schema", "harness/statistics", "attn", "attn/cpu", "attn/linear", "attn/recurrent",

@@ -1,0 +1,112 @@
+#include "attn/sparse/cache.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "attn/cpu/cached_attention.h"
+#include "attn/cpu/instruction_set.h"
+
+namespace attn {
+namespace {
+
+int64_t first_keys(const Pattern& pattern) { return std::max(pattern.first, pattern.global); }
+
+}  // namespace
+
+int64_t KeyValueCache::capacity_for(const Problem& p) {
+  return p.pattern.is_all() ? p.key_len : std::min(p.key_len, first_keys(p.pattern) + p.pattern.size);
+}
+
+KeyValueCache::KeyValueCache(const Problem& p) : first_(std::min(first_keys(p.pattern), capacity_for(p) - 1)) {
+  const auto options = at::TensorOptions(p.dtype).device(p.device);
+  k_ = at::empty({p.batch, p.key_head_count(), capacity_for(p), p.head_dim}, options);
+  v_ = at::empty({p.batch, p.value_head_count(), capacity_for(p), p.value_dim}, options);
+}
+
+double KeyValueCache::bytes_for(const Problem& p) {
+  return (p.key_bytes() + p.value_bytes()) * double(capacity_for(p)) / double(p.key_len);
+}
+
+void KeyValueCache::append(const Inputs& tokens) {
+  const auto count = tokens.k.size(2);
+  // Runs of tokens whose places are next to each other. Of the tokens in the middle, those that later ones replace are left out.
+  for (int64_t t = 0; t < count;) {
+    const auto position = tokens_ + t, at = place(position);
+    if (const auto last_kept = tokens_ + count - (capacity() - first_); position >= first_ && position < last_kept) {
+      t = last_kept - tokens_;
+      continue;
+    }
+    auto run = std::min(count - t, capacity() - at);
+    if (position < first_) run = std::min(run, first_ - position);
+    k_.narrow(2, at, run).copy_(tokens.k.narrow(2, t, run));
+    v_.narrow(2, at, run).copy_(tokens.v.narrow(2, t, run));
+    t += run;
+  }
+  tokens_ += count;
+}
+
+at::Tensor KeyValueCache::attend(const at::Tensor& q) const {
+  const auto all = Inputs{q, keys(), values()};
+  // Without copies of the cache where heads share it: the queries of a group are rows of one product.
+  const auto batch = q.size(0), heads = all.output_heads(), groups = k_.size(1);
+  if (v_.size(1) != groups || q.size(1) != heads) {
+    const auto repeated = all.with_all_heads();
+    return at::matmul(at::softmax(at::matmul(repeated.q / std::sqrt(double(q.size(3))), repeated.k.transpose(2, 3)), -1),
+                      repeated.v);
+  }
+  const auto rows = q.reshape({batch, groups, heads / groups, q.size(3)}) / std::sqrt(double(q.size(3)));
+  const auto weights = at::softmax(at::matmul(rows, keys().transpose(2, 3)), -1);
+  return at::matmul(weights, values()).view({batch, heads, 1, v_.size(3)});
+}
+
+// A step that writes its key and value into the cache and attends to it.
+class BoundCacheStep : public BoundStep {
+ public:
+  BoundCacheStep(KeyValueCache& cache, const Inputs& token, const at::Tensor& output, int64_t workers,
+                 const std::string& implementation)
+      : kernels_(cpu::cached_attention_kernels(cpu::choose_instruction_set(implementation))),
+        implementation_(std::string("kernel/") + kernels_.name),
+        cache_(cache),
+        token_(token),
+        output_(output),
+        scores_(at::empty({workers, cpu::cached_attention_scratch(cache.capacity())}, output.options())) {}
+
+  void run(int64_t begin, int64_t end, int64_t worker) noexcept override {
+    const auto place = cache_.place(cache_.tokens_), size = std::min(cache_.tokens_ + 1, cache_.capacity());
+    const auto head_dim = token_.q.size(3), value_dim = token_.v.size(3), heads = output_.size(1);
+    auto* const scores = scores_.mutable_data_ptr<float>() + worker * scores_.stride(0);
+    for (auto index = begin; index < end; ++index) {
+      const auto row = [&](const at::Tensor& x) {
+        return x.mutable_data_ptr<float>() + index / heads * x.stride(0) + index % heads / (heads / x.size(1)) * x.stride(1);
+      };
+      float *const k = row(cache_.k_), *const v = row(cache_.v_);
+      // Heads that share keys write the same numbers, each before it reads them.
+      std::copy_n(row(token_.k), head_dim, k + place * head_dim);
+      std::copy_n(row(token_.v), value_dim, v + place * value_dim);
+      kernels_.attend(
+          {row(token_.q), k, v, row(output_), scores, size, head_dim, value_dim, float(1 / std::sqrt(double(head_dim)))});
+    }
+  }
+  const std::string& implementation() const override { return implementation_; }
+
+ protected:
+  void grow() noexcept override { cache_.count_token(); }
+
+ private:
+  const cpu::CachedAttentionKernels& kernels_;
+  std::string implementation_;
+  KeyValueCache& cache_;
+  Inputs token_;
+  at::Tensor output_, scores_;
+};
+
+std::unique_ptr<BoundStep> KeyValueCache::bind(const Inputs& token, const at::Tensor& output, int64_t workers,
+                                               const std::string& implementation) {
+  if (!token.q.is_cpu() || token.q.scalar_type() != at::kFloat) return nullptr;
+  return std::make_unique<BoundCacheStep>(*this, token, output, workers, implementation);
+}
+
+}  // namespace attn

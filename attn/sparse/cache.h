@@ -1,0 +1,59 @@
+// KeyValueCache: the keys and values that the next token of a softmax decoder sees.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attn/decoding.h"
+#include "attn/inputs.h"
+#include "attn/pattern.h"
+
+namespace attn {
+
+// For the pattern `all` and for windows. The memory is allocated once, for as many tokens as a token may see. Of a window, a new
+// token takes the place of the one that is not seen any more; the order of keys does not matter to the softmax.
+class KeyValueCache : public DecodingState {
+ public:
+  explicit KeyValueCache(const Problem& problem);
+
+  // How many tokens the cache of a problem holds, and its predicted size in bytes.
+  static int64_t capacity_for(const Problem& problem);
+  static double bytes_for(const Problem& problem);
+
+  // The keys and values of the tokens in `tokens`, of which later ones may take the places of earlier ones.
+  void append(const Inputs& tokens);
+
+  at::Tensor keys() const { return k_.narrow(2, 0, size()); }    // [B,G,size,D]
+  at::Tensor values() const { return v_.narrow(2, 0, size()); }  // [B,W,size,M]
+  int64_t size() const { return std::min(tokens_, capacity()); }
+
+  // softmax(q kᵀ/√D) v for the queries [B,H,1,D] of the last token, composed of ATen operations.
+  at::Tensor attend(const at::Tensor& q) const;
+
+  // A step as AttentionMethod::bind_step() describes it, by the kernels of an instruction set, or those that "auto" names, for
+  // float32 on the CPU; null for other tensors. After a step that is not finished by finish(), count_token() counts the token.
+  std::unique_ptr<BoundStep> bind(const Inputs& token, const at::Tensor& output, int64_t workers,
+                                  const std::string& implementation = "auto");
+  void count_token() { ++tokens_; }
+
+ protected:
+  std::vector<at::Tensor> tensors() const override { return {k_, v_}; }
+
+ private:
+  friend class BoundCacheStep;
+  int64_t capacity() const { return k_.size(2); }
+  // Where the token at this position lies.
+  int64_t place(int64_t position) const {
+    return position < capacity() ? position : first_ + (position - first_) % (capacity() - first_);
+  }
+
+  at::Tensor k_, v_;    // [B,G,capacity,D], [B,W,capacity,M]
+  int64_t first_;       // tokens that stay
+  int64_t tokens_ = 0;  // so far
+};
+
+}  // namespace attn

@@ -1,0 +1,46 @@
+#include "attn/sparse/composed.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "attn/inputs.h"
+
+namespace attn {
+namespace {
+
+// bool, broadcastable to [B,U,N,L].
+at::Tensor visible_pairs(const SparseArguments& a) {
+  const auto query_len = a.q.size(2), key_len = a.k.size(2);
+  const auto rows = at::arange(query_len, a.q.options().dtype(at::kLong));
+  Mask mask{.causal = a.causal, .key_lengths = a.key_lengths, .pattern = a.pattern};
+  if (!a.cu_seqlens) return mask.visible_pairs(rows, query_len, key_len);
+  const auto borders = a.cu_seqlens->to(a.q.device());
+  const auto sequence = at::searchsorted(borders, rows, /*out_int32=*/false, /*right=*/true) - 1;
+  const auto place = rows - borders.index_select(0, sequence);
+  auto visible =
+      a.pattern.visible(place.unsqueeze(1), place.unsqueeze(0)).logical_and(sequence.unsqueeze(1) == sequence.unsqueeze(0));
+  if (a.causal) visible = visible.logical_and(place.unsqueeze(1) >= place.unsqueeze(0));
+  return visible;
+}
+
+}  // namespace
+
+SparseResults composed_sparse_forward(const SparseArguments& a) {
+  const Inputs all = Inputs{a.q, a.k, a.v}.with_all_heads();
+  const auto visible = visible_pairs(a);
+  const auto accumulator = accumulator_dtype(a.q.scalar_type());
+  // Keys and values that no query sees are not read.
+  const auto unread = visible.any(-2).logical_not().unsqueeze(-1);
+  const auto keys = zero_where(all.k, unread).to(accumulator), values = zero_where(all.v, unread).to(accumulator);
+  const auto lowest = -std::numeric_limits<double>::infinity();
+  auto scores = at::matmul(all.q.to(accumulator), keys.transpose(2, 3)).mul(a.scale).masked_fill(visible.logical_not(), lowest);
+  auto log_sum_exp = at::logsumexp(scores, -1);
+  if (a.sinks) log_sum_exp = at::logaddexp(log_sum_exp, a.sinks->view({1, -1, 1}));
+  // The difference of two infinities is NaN.
+  const auto finite = log_sum_exp.masked_fill(log_sum_exp == lowest, 0);
+  const auto weights = (scores - finite.unsqueeze(-1)).exp();
+  return {at::matmul(weights, values).to(a.q.scalar_type()), log_sum_exp};
+}
+
+}  // namespace attn

@@ -1,0 +1,255 @@
+// The implementations of sparse attention for the CPU, which register themselves with sparse_implementations().
+#include "attn/sparse/implementation.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "attn/cpu/kernel_family.h"
+#include "attn/cpu/tensors.h"
+#include "attn/sparse/cpu/kernels.h"
+
+namespace attn::cpu {
+namespace {
+
+using at::Tensor;
+
+const KernelFamily<SparseKernels, ImplementationRequest>& sparse_family() {
+  static const KernelFamily<SparseKernels, ImplementationRequest> all{
+      .members = {{InstructionSet::avx512, sparse_kernels_avx512},
+                  {InstructionSet::avx2, sparse_kernels_avx2},
+                  {InstructionSet::neon, sparse_kernels_neon},
+                  {InstructionSet::portable, sparse_kernels_portable}}};
+  return all;
+}
+
+// Some rows of a part, for one head of the output.
+struct SparseTask {
+  int64_t head;  // counted over the batch
+  const VisiblePart* part;
+  int64_t begin, end;
+  int64_t pairs;  // computed, visible or not
+};
+
+// The number of pairs in the ranges of keys that tiles of rows meet.
+int64_t pairs_of(const VisiblePart& part, int64_t begin, int64_t end, int64_t tile) {
+  int64_t pairs = end - begin;  // rows without keys are written, too
+  for (; begin < end; begin += tile) {
+    const auto rows = std::min(tile, end - begin);
+    Interval one, other;
+    part.keys_that_are_seen(begin, begin + rows, one, other);
+    pairs += rows * (one.size() + other.size());
+  }
+  return pairs;
+}
+
+// The tensors of a call, and the distribution of its heads over threads.
+class SparsePass {
+ public:
+  SparsePass(const SparseKernels& kernels, const SparseArguments& a)
+      : kernels_(kernels),
+        parts_(visible_parts_of(a)),
+        batch_(a.q.size(0)),
+        heads_(a.output_heads()),
+        length_(a.q.size(2)),
+        q_(with_dense_rows(a.q)),
+        k_(with_dense_rows(a.k)),
+        v_(with_dense_rows(a.v)),
+        numbers_(a.q.options().dtype(accumulator_dtype(a.q.scalar_type()))) {
+    common_.dim = a.q.size(3), common_.value_dim = a.v.size(3), common_.scale = a.scale;
+    if (a.sinks) sinks_ = a.sinks->to(at::kDouble).contiguous();
+    for (const auto& stages : parts_) stages_ = std::max(stages_, stages.size());
+  }
+
+  SparseResults forward(const SparseArguments& a) {
+    SparseResults results{at::empty({batch_, heads_, length_, a.v.size(3)}, a.q.options()),
+                          at::empty({batch_, heads_, length_}, numbers_)};
+    output_ = results.output, log_sum_exp_ = results.log_sum_exp;
+    const bool rounds = a.q.scalar_type() != numbers_.dtype().toScalarType();
+    if (stages_ > 1 && rounds) partial_output_ = at::empty({batch_, heads_, length_, padded(a.v.size(3))}, numbers_);
+    const ThreadScratch scratch(kernels_.scratch_size(common_), numbers_);
+    for (size_t stage = 0; stage < stages_; ++stage)
+      share(tasks_of(stage, 0, batch_ * heads_, threads()), threads(), [&](const SparseTask& task, int64_t) {
+        kernels_.forward(head(task.head), *task.part, stage > 0, task.begin, task.end, scratch.for_this_thread());
+      });
+    return results;
+  }
+
+  SparseGradients backward(const SparseArguments& a, const SparseResults& results, const Tensor& grad_output,
+                           const Tensor& grad_log_sum_exp) {
+    output_ = with_dense_rows(results.output), log_sum_exp_ = results.log_sum_exp.contiguous();
+    grad_output_ = grad_output.defined() ? with_dense_rows(grad_output) : at::zeros_like(output_);
+    if (grad_log_sum_exp.defined()) grad_log_sum_exp_ = grad_log_sum_exp.contiguous();
+    delta_ = at::empty({batch_, heads_, length_}, numbers_);
+    at::parallel_for(0, batch_ * heads_, 1, [&](int64_t begin, int64_t end) {
+      for (auto index = begin; index < end; ++index) kernels_.store_delta(head(index), 0, length_);
+    });
+    grad_q_ = accumulator_like(q_), grad_k_ = accumulator_like(k_), grad_v_ = accumulator_like(v_);
+    const ThreadScratch scratch(kernels_.scratch_size(common_), numbers_);
+    // Heads that share keys or values are a group, which one thread processes. Groups that cannot be divided evenly are processed
+    // one after the other, with the rows divided among the threads, each of which adds to gradients of its own.
+    const auto groups_of_entry = std::gcd(std::gcd(q_.size(1), k_.size(1)), v_.size(1));
+    const auto groups = batch_ * groups_of_entry, sharing = groups == 0 ? 0 : heads_ / groups_of_entry;
+    if (groups >= threads() && (groups % threads() == 0 || groups >= 4 * threads())) {
+      std::vector<SparseTask> tasks;
+      for (int64_t group = 0; group < groups; ++group) {
+        SparseTask all{group, nullptr, 0, 0, 0};
+        for (size_t stage = 0; stage < stages_; ++stage)
+          for (const auto& task : tasks_of(stage, group * sharing, (group + 1) * sharing, 1)) all.pairs += task.pairs;
+        tasks.push_back(all);
+      }
+      share(tasks, threads(), [&](const SparseTask& group, int64_t) {
+        for (size_t stage = 0; stage < stages_; ++stage)
+          for (const auto& task : tasks_of(stage, group.head * sharing, (group.head + 1) * sharing, 1))
+            kernels_.backward(head(task.head), *task.part, task.begin, task.end, scratch.for_this_thread());
+      });
+    } else {
+      backward_by_rows(groups, sharing, scratch);
+    }
+    SparseGradients gradients{result_of(grad_q_, a.q), result_of(grad_k_, a.k), result_of(grad_v_, a.v), {}};
+    if (a.sinks)
+      gradients.sinks = (a.sinks->view({1, -1, 1}) - log_sum_exp_).exp_().mul_(delta_).sum(at::IntArrayRef{0, 2}).neg_();
+    return gradients;
+  }
+
+ private:
+  static int64_t threads() { return at::get_num_threads(); }
+
+  // A tensor of zeros to which the kernels add gradients with respect to x: in the accumulator dtype, with padded rows.
+  Tensor accumulator_like(const Tensor& x) const {
+    return at::zeros({x.size(0), x.size(1), x.size(2), padded(x.size(3))}, numbers_);
+  }
+  static Tensor result_of(const Tensor& accumulator, const Tensor& x) {
+    return accumulator.narrow(3, 0, x.size(3)).to(x.scalar_type()).contiguous();
+  }
+
+  void backward_by_rows(int64_t groups, int64_t sharing, const ThreadScratch& scratch) {
+    // Gradients of the keys and values of one group for each thread but the first, which adds to the results.
+    std::vector<Tensor> more_k, more_v;
+    const auto rows_of = [](const Tensor& x, int64_t group, int64_t count) {
+      return x.flatten(0, 1).unflatten(0, {count, -1}).select(0, group);
+    };
+    for (int64_t group = 0; group < groups; ++group) {
+      const auto grad_k = rows_of(grad_k_, group, groups), grad_v = rows_of(grad_v_, group, groups);
+      for (int64_t thread = 1; thread < threads(); ++thread) {
+        if (group == 0) {
+          more_k.push_back(at::empty_like(grad_k)), more_v.push_back(at::empty_like(grad_v));
+        }
+        more_k[size_t(thread) - 1].zero_(), more_v[size_t(thread) - 1].zero_();
+      }
+      // Rows of one stage have gradients of their own, those of the next stage or head may have the same.
+      for (auto index = group * sharing; index < (group + 1) * sharing; ++index)
+        for (size_t stage = 0; stage < stages_; ++stage)
+          share(tasks_of(stage, index, index + 1, threads()), threads(), [&](const SparseTask& task, int64_t thread) {
+            auto params = head(task.head);
+            if (thread > 0) {
+              params.grad_k = moved(params.grad_k, grad_k, more_k[size_t(thread) - 1]);
+              params.grad_v = moved(params.grad_v, grad_v, more_v[size_t(thread) - 1]);
+            }
+            kernels_.backward(params, *task.part, task.begin, task.end, scratch.for_this_thread());
+          });
+      for (const auto& more : more_k) grad_k.add_(more);
+      for (const auto& more : more_v) grad_v.add_(more);
+    }
+  }
+  // The address in `to` of what has the address p in `from`, a tensor of the same layout.
+  static void* moved(void* p, const Tensor& from, const Tensor& to) {
+    return static_cast<char*>(to.data_ptr()) + (static_cast<char*>(p) - static_cast<char*>(from.data_ptr()));
+  }
+
+  // The rows of a stage for the heads begin … end − 1, divided into enough tasks for so many threads.
+  std::vector<SparseTask> tasks_of(size_t stage, int64_t begin, int64_t end, int64_t thread_count) const {
+    const auto tile = kernels_.tile;
+    constexpr int64_t kTasksOfThread = 16;
+    const auto wanted =
+        thread_count == 1 ? 1 : (thread_count * kTasksOfThread + end - begin - 1) / std::max<int64_t>(1, end - begin);
+    std::vector<SparseTask> tasks;
+    for (auto index = begin; index < end; ++index) {
+      const auto& stages = parts_[parts_.size() == 1 ? 0 : size_t(index / heads_)];
+      if (stage >= stages.size()) continue;
+      for (const auto& part : stages[stage]) {
+        const auto rows = std::max(tile, (part.rows / wanted + tile - 1) / tile * tile);
+        for (int64_t row = 0; row < part.rows; row += rows) {
+          const auto last = std::min(part.rows, row + rows);
+          tasks.push_back({index, &part, row, last, pairs_of(part, row, last, tile)});
+        }
+      }
+    }
+    return tasks;
+  }
+
+  // Calls work(task, thread) for all tasks. Each thread has neighbouring tasks with about the same number of pairs, so that what
+  // a thread computes depends on the number of threads alone.
+  static void share(const std::vector<SparseTask>& tasks, int64_t thread_count,
+                    const std::function<void(const SparseTask&, int64_t)>& work) {
+    std::vector<int64_t> before{0};
+    for (const auto& task : tasks) before.push_back(before.back() + task.pairs);
+    // The first task whose middle is beyond this thread's share.
+    const auto first_task = [&](int64_t thread) {
+      const auto share = double(before.back()) * double(thread) / double(thread_count);
+      size_t task = 0;
+      while (task < tasks.size() && double(before[task] + before[task + 1]) / 2 < share) ++task;
+      return thread == thread_count ? tasks.size() : task;
+    };
+    const auto run = [&](int64_t begin, int64_t end) {
+      for (auto thread = begin; thread < end; ++thread)
+        for (auto task = first_task(thread); task < first_task(thread + 1); ++task) work(tasks[task], thread);
+    };
+    if (thread_count == 1) run(0, 1);
+    else at::parallel_for(0, thread_count, 1, run);
+  }
+
+  // The parameters of a head of the output.
+  SparseHeadParams head(int64_t index) const {
+    auto p = common_;
+    const auto shared = [&](const Tensor& x) { return index / heads_ * x.size(1) + index % heads_ / (heads_ / x.size(1)); };
+    const auto row = [&](const Tensor& x) -> void* {
+      return x.defined() ? static_cast<char*>(x.data_ptr()) + int64_t(x.element_size()) * index * length_ : nullptr;
+    };
+    p.q = rows_of_head(q_, shared(q_)), p.k = rows_of_head(k_, shared(k_)), p.v = rows_of_head(v_, shared(v_));
+    p.output = rows_of_head(output_, index), p.grad_output = rows_of_head(grad_output_, index);
+    if (sinks_.defined()) p.sink = sinks_.const_data_ptr<double>()[index % heads_];
+    p.log_sum_exp = row(log_sum_exp_), p.grad_log_sum_exp = row(grad_log_sum_exp_), p.delta = row(delta_);
+    p.partial_output = rows_of_head(partial_output_, index).data;
+    if (grad_q_.defined()) {
+      p.grad_q = rows_of_head(grad_q_, shared(q_)).data, p.grad_q_stride = grad_q_.stride(2);
+      p.grad_k = rows_of_head(grad_k_, shared(k_)).data, p.grad_k_stride = grad_k_.stride(2);
+      p.grad_v = rows_of_head(grad_v_, shared(v_)).data, p.grad_v_stride = grad_v_.stride(2);
+    }
+    return p;
+  }
+
+  const SparseKernels& kernels_;
+  std::vector<std::vector<VisibleParts>> parts_;  // of each batch entry, or of all
+  size_t stages_ = 0;
+  int64_t batch_, heads_, length_;
+  Tensor q_, k_, v_, sinks_;
+  at::TensorOptions numbers_;
+  Tensor output_, log_sum_exp_, partial_output_, grad_output_, grad_log_sum_exp_, delta_, grad_q_, grad_k_, grad_v_;
+  SparseHeadParams common_{};
+};
+
+class CpuSparse final : public SparseImplementation {
+ public:
+  explicit CpuSparse(const SparseKernels& kernels) : kernels_(kernels) {}
+
+  std::string name() const override { return kernels_.name; }
+  SparseResults forward(const SparseArguments& a) const override { return SparsePass(kernels_, a).forward(a); }
+  SparseGradients backward(const SparseArguments& a, const SparseResults& results, const Tensor& grad_output,
+                           const Tensor& grad_log_sum_exp) const override {
+    return SparsePass(kernels_, a).backward(a, results, grad_output, grad_log_sum_exp);
+  }
+
+ private:
+  const SparseKernels& kernels_;
+};
+
+const bool sparse_registered =
+    (sparse_implementations().register_cpu(implementations_of<SparseImplementation, CpuSparse>(sparse_family())), true);
+
+}  // namespace
+}  // namespace attn::cpu

@@ -1,0 +1,140 @@
+// Registers the method sparse-sdpa: softmax attention that computes the visible pairs of a pattern alone, by the operator of
+// attn/sparse/sparse_attention.h.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "attn/cpu/tensors.h"
+#include "attn/reference.h"
+#include "attn/registry.h"
+#include "attn/sparse/cache.h"
+#include "attn/sparse/implementation.h"
+#include "attn/sparse/sparse_attention.h"
+
+namespace attn {
+namespace {
+
+class SparseSdpa : public AttentionMethod {
+ public:
+  explicit SparseSdpa(const Options& options) : wanted_(options.text("implementation")) {}
+
+  Capabilities capabilities() const override {
+    Capabilities can;
+    can.shared_heads = SharedHeads::read;
+    can.causal_cross_attention = true;
+    can.patterns = can.decoding = can.windows_in_decoding = true;
+    can.nan_reaches_its_rows_only = false;  // tiles with visible and hidden pairs multiply hidden values by zero
+    return can;
+  }
+
+  bool takes_float16(c10::DeviceType device) const override { return implementations_.takes_float16(device); }
+
+  std::optional<std::string> why_unsupported(const Problem& p, Protocol protocol) const override {
+    if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
+    return implementations_.why_unsupported(label(), request_for(p, protocol == Protocol::forward_backward));
+  }
+
+  // Operations are those of the visible pairs: 4 products of a number each for a score and a value, and as many again and a half
+  // in the backward pass, which computes the scores anew.
+  Cost cost(const Problem& p, Protocol protocol) const override {
+    if (protocol == Protocol::decode) return step_cost(p);
+    const bool backward = protocol == Protocol::forward_backward;
+    const auto parts = visible_parts(p.pattern, p.causal, p.query_len, p.key_len, p.key_len);
+    const double share = p.key_lengths.is_full() ? 1 : 0.5;
+    const double pairs = count_pairs(parts) * share * double(p.batch) * double(p.output_head_count());
+    const double dim = double(p.head_dim), value_dim = double(p.value_dim);
+    Cost cost;
+    cost.flops = pairs * (2 * dim + 2 * value_dim + 5);
+    if (backward) cost.flops += pairs * (6 * dim + 4 * value_dim + 5);
+    const double accumulator = p.dtype == at::kDouble ? 8 : 4;
+    const double rows = double(p.batch) * double(p.output_head_count()) * double(p.query_len) * accumulator;
+    cost.min_bytes = p.input_bytes() + p.output_bytes();
+    cost.peak_bytes = p.input_bytes() + p.output_bytes() + rows;
+    if (!implementations_.find(request_for(p, backward))) {  // composed: scores and weights of all pairs
+      cost.peak_bytes += p.score_count() * accumulator * (backward ? 5 : 3);
+    } else if (backward) {
+      const auto wide = [&](double bytes, int64_t columns) {
+        return bytes / p.element_bytes() * accumulator * double((columns + 15) / 16 * 16) / double(columns);
+      };
+      const bool needs_copies = p.element_bytes() != accumulator || p.head_dim % 16 != 0 || p.value_dim % 16 != 0;
+      const double sums = wide(p.query_bytes() + p.key_bytes(), p.head_dim) + wide(p.value_bytes(), p.value_dim);
+      cost.min_bytes = 2 * cost.min_bytes + p.input_bytes();
+      cost.peak_bytes += rows + p.output_bytes() + sums + (needs_copies ? p.input_bytes() : 0);
+    } else if (parts.size() > 1 && p.element_bytes() != accumulator) {
+      cost.peak_bytes += p.output_bytes() / p.element_bytes() * accumulator;
+    }
+    if (protocol == Protocol::prefill) cost.peak_bytes += state_bytes(p, p.query_len);
+    return cost;
+  }
+
+  double state_bytes(const Problem& p, int64_t) const override { return KeyValueCache::bytes_for(p); }
+
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override { return reference::softmax(inputs, rows); }
+
+ protected:
+  at::Tensor attend(const Inputs& inputs) override {
+    const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
+    const auto* implementation = implementations_.find(
+        {wanted_, q.scalar_type(), q.device().type(), q.size(3), v.size(3), records_gradients({q, k, v}), q.device().index()});
+    ran(implementation ? "kernel/" + implementation->name() : "aten/materialised");
+    const auto& mask = inputs.mask;
+    return std::get<0>(sparse_attention(q, k, v, mask.causal, mask.pattern.text(), mask.key_lengths, std::nullopt, std::nullopt,
+                                        std::nullopt, implementation ? implementation->name() : kComposedImplementation));
+  }
+
+  std::unique_ptr<DecodingState> make_state(const Problem& problem) const override {
+    return std::make_unique<KeyValueCache>(problem);
+  }
+  void absorb(DecodingState& state, const Inputs& tokens) override { static_cast<KeyValueCache&>(state).append(tokens); }
+
+  at::Tensor decode(DecodingState& state, const Inputs& token) override {
+    auto& cache = static_cast<KeyValueCache&>(state);
+    auto output = at::empty({token.q.size(0), token.output_heads(), 1, token.v.size(3)}, token.q.options());
+    const auto rows = Inputs{cpu::with_dense_rows(token.q), cpu::with_dense_rows(token.k), cpu::with_dense_rows(token.v)};
+    if (wanted_ != kComposedImplementation && output.numel() > 0)
+      if (const auto bound = cache.bind(rows, output, at::get_num_threads(), wanted_)) {
+        ran(bound->implementation());
+        constexpr int64_t kMinBytesForThreads = 1 << 20;  // of the cache; one thread reads fewer before another is awake
+        const auto count = output.size(0) * output.size(1);
+        if (state.bytes() < kMinBytesForThreads) bound->run(0, count, 0);
+        else at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { bound->run(begin, end, at::get_thread_num()); });
+        cache.count_token();
+        return output;
+      }
+    ran("aten/cache");
+    cache.append(token);
+    return cache.attend(token.q);
+  }
+
+  std::unique_ptr<BoundStep> make_bound_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
+                                             int64_t workers) const override {
+    if (wanted_ == kComposedImplementation) return nullptr;
+    return static_cast<KeyValueCache&>(state).bind(token, output, workers, wanted_);
+  }
+
+ private:
+  // A step reads what the cache holds once.
+  static Cost step_cost(const Problem& p) {
+    auto longer = p;
+    longer.key_len = longer.query_len = p.query_len + 1;
+    const double keys = double(KeyValueCache::capacity_for(longer)), state = KeyValueCache::bytes_for(longer);
+    const double heads = double(p.batch) * double(p.output_head_count());
+    const double token = (p.input_bytes() + p.output_bytes()) / double(p.query_len);
+    const double copies = p.dtype == at::kFloat ? 0 : 2 * heads * keys * p.element_bytes();  // scores and weights
+    return {heads * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state + token, state + token + copies};
+  }
+
+  ImplementationRequest request_for(const Problem& p, bool gradients) const {
+    return {wanted_, p.dtype, p.device, p.head_dim, p.value_dim, gradients};
+  }
+
+  std::string wanted_;
+  ImplementationResolver<SparseRegistry> implementations_{sparse_implementations()};
+};
+
+const RegisterMethod registered{
+    entry_of<SparseSdpa>("sparse-sdpa", "softmax attention that computes the visible pairs of a pattern alone", "O(N²)", "O(N)",
+                         {implementation_option({"avx512", "avx2", "neon", "portable"})})};
+
+}  // namespace
+}  // namespace attn

@@ -1,0 +1,115 @@
+// VisiblePart: a set of pairs (query, key) in a form that kernels can run through tile by tile.
+//
+// The pairs that a mask leaves visible are divided into parts (attn/sparse/visible_parts.h). A part takes some of the queries,
+// its rows t, and some of the keys, its keys u. The rows that see a key are at most two intervals of rows, and the keys that some
+// rows see are at most two ranges of keys, so that a kernel visits no tile without a visible pair and needs no matrix of them.
+// This header does not include LibTorch.
+#pragma once
+
+#include <cstdint>
+
+namespace attn {
+
+struct Interval {
+  int64_t begin = 0, end = 0;
+  bool is_empty() const { return begin >= end; }
+  int64_t size() const { return is_empty() ? 0 : end - begin; }
+};
+
+struct VisiblePart {
+  // Which keys a row at place x sees. Places count as the keys u do; the place of row t is t + shift.
+  enum class Relation {
+    band,     // those with low ≤ x − u < high, except x − u = 0 with `without_own`; with `first`, also every key u < first
+    block,    // those of the same block of `block` places
+    summary,  // those of earlier blocks of `block` places; each of these has `columns` keys: key u belongs to block u / columns
+  };
+  static constexpr int64_t kUnbounded = int64_t{1} << 60;
+
+  Relation relation = Relation::band;
+  // Row t is query query_begin + t · step, and key u is position key_begin + u · step. The keys of a summary are the last
+  // `columns` positions of each `block` positions from key_begin on; its step is 1.
+  int64_t query_begin = 0, key_begin = 0, step = 1;
+  int64_t rows = 0, keys = 0;
+  int64_t shift = 0;
+  int64_t low = -kUnbounded, high = kUnbounded;
+  bool without_own = false;
+  bool causal = false;      // a row sees no key u > x, whatever the relation says
+  int64_t first = 0;        // all rows see these keys
+  int64_t global_rows = 0;  // the rows at places 0 … global_rows − 1 see all keys
+  int64_t block = 0, columns = 0;
+
+  // The position of key u.
+  int64_t position(int64_t u) const {
+    return key_begin + (relation == Relation::summary ? u / columns * block + block - columns + u % columns : u * step);
+  }
+
+  // The rows among begin … end − 1 that see key u: `one` and `other`, which do not overlap.
+  void rows_that_see(int64_t u, int64_t begin, int64_t end, Interval& one, Interval& other) const {
+    int64_t from = -kUnbounded, to = kUnbounded;
+    other = {};
+    switch (relation) {
+      case Relation::band:
+        if (u < first) break;
+        from = u + low, to = u + high;
+        if (without_own && low < 0) {
+          other = clipped(u + 1, to, begin, end);
+          to = u;
+        }
+        break;
+      case Relation::block: from = floor_of_block(u), to = from + block; break;
+      case Relation::summary: from = (u / columns + 1) * block; break;
+    }
+    if (causal && from < u) from = u;
+    one = clipped(from, to, begin, end);
+    if (global_rows > 0 && !causal && u >= first) {
+      // These rows see the key besides; the intervals are joined where they touch.
+      auto global = clipped(0, global_rows, begin, end);
+      if (one.is_empty()) one = global;
+      else if (!global.is_empty() && global.end >= one.begin && one.end >= global.begin)
+        one = {one.begin < global.begin ? one.begin : global.begin, one.end > global.end ? one.end : global.end};
+      else other = global;
+    }
+  }
+
+  // The keys that some of the rows begin … end − 1 see are within `one` and `other`, which do not overlap; `one` is before
+  // `other`.
+  void keys_that_are_seen(int64_t begin, int64_t end, Interval& one, Interval& other) const {
+    const auto from = begin + shift, to = end + shift;  // places
+    Interval local{0, keys};
+    switch (relation) {
+      case Relation::band:
+        if (low >= high) local = {};
+        if (high < kUnbounded) local.begin = from - high + 1;
+        if (low > -kUnbounded) local.end = to - low;
+        break;
+      case Relation::block: local = {floor_of_block(from), floor_of_block(to - 1) + block}; break;
+      case Relation::summary: local.end = floor_of_block(to - 1) / block * columns; break;
+    }
+    if (!causal && from < global_rows && to > 0) local = {0, keys};
+    if (causal && relation != Relation::summary && local.end > to) local.end = to;
+    local = limited(local);
+    one = {0, first < keys ? first : keys};
+    if (causal && one.end > to) one.end = to;
+    if (local.is_empty()) {
+      other = {};
+    } else if (one.end >= local.begin) {
+      one.end = one.end > local.end ? one.end : local.end;
+      other = {};
+    } else if (one.is_empty()) {
+      one = local, other = {};
+    } else {
+      other = local;
+    }
+  }
+
+ private:
+  int64_t floor_of_block(int64_t place) const { return (place >= 0 ? place / block : (place - block + 1) / block) * block; }
+  Interval limited(Interval x) const { return {x.begin > 0 ? x.begin : 0, x.end < keys ? x.end : keys}; }
+  // The rows begin … end − 1 whose places are from … to − 1.
+  Interval clipped(int64_t from, int64_t to, int64_t begin, int64_t end) const {
+    const auto first_row = from - shift, last_row = to - shift;
+    return {first_row > begin ? first_row : begin, last_row < end ? last_row : end};
+  }
+};
+
+}  // namespace attn
