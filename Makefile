@@ -81,8 +81,9 @@ test-build: setup ## build the programs, the tests and the examples
 test-cpp: test-build ## build and run the C++ tests and the CUDA kernels under emulation
 	@$(call ctest,build)
 
+# Tests wait for a quarter of their time, for deadlines and for processes to end, so one more of them runs than there are processors.
 test-python: test-build ## build and run the tests of the command line, the operators, the plots and the documents
-	$(PYTHON) -m pytest -q -n $$(nproc) --dist worksteal tests/python
+	$(PYTHON) -m pytest -q -n $$(($$(nproc) + 1)) --dist worksteal tests/python
 
 test-sanitize: setup ## build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f build-sanitize/build.ninja ] || cmake --preset sanitize

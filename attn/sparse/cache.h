@@ -35,16 +35,24 @@ class KeyValueCache : public DecodingState {
   at::Tensor attend(const at::Tensor& q) const;
 
   // A step as AttentionMethod::bind_step() describes it, by the kernels of an instruction set, or those that "auto" names, for
-  // float32 on the CPU; null for other tensors. After a step that is not finished by finish(), count_token() counts the token.
+  // float32 on the CPU; null for other tensors.
   std::unique_ptr<BoundStep> bind(const Inputs& token, const at::Tensor& output, int64_t workers,
                                   const std::string& implementation = "auto");
-  void count_token() { ++tokens_; }
+
+  struct Step {
+    at::Tensor output;           // [B,U,1,M]
+    std::string implementation;  // as records name it
+  };
+  // Adds a token, q and k [B,H,1,D] and [B,G,1,D] and v [B,W,1,M], and attends to what the cache holds: by kernels as bind(), or
+  // composed of ATen operations.
+  Step step(const Inputs& token, const std::string& implementation);
 
  protected:
   std::vector<at::Tensor> tensors() const override { return {k_, v_}; }
 
  private:
   friend class BoundCacheStep;
+  void count_token() { ++tokens_; }
   int64_t capacity() const { return k_.size(2); }
   // Where the token at this position lies.
   int64_t place(int64_t position) const {

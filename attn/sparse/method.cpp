@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "attn/cpu/tensors.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
 #include "attn/sparse/cache.h"
@@ -88,22 +87,9 @@ class SparseSdpa : public AttentionMethod {
   void absorb(DecodingState& state, const Inputs& tokens) override { static_cast<KeyValueCache&>(state).append(tokens); }
 
   at::Tensor decode(DecodingState& state, const Inputs& token) override {
-    auto& cache = static_cast<KeyValueCache&>(state);
-    auto output = at::empty({token.q.size(0), token.output_heads(), 1, token.v.size(3)}, token.q.options());
-    const auto rows = Inputs{cpu::with_dense_rows(token.q), cpu::with_dense_rows(token.k), cpu::with_dense_rows(token.v)};
-    if (wanted_ != kComposedImplementation && output.numel() > 0)
-      if (const auto bound = cache.bind(rows, output, at::get_num_threads(), wanted_)) {
-        ran(bound->implementation());
-        constexpr int64_t kMinBytesForThreads = 1 << 20;  // of the cache; one thread reads fewer before another is awake
-        const auto count = output.size(0) * output.size(1);
-        if (state.bytes() < kMinBytesForThreads) bound->run(0, count, 0);
-        else at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { bound->run(begin, end, at::get_thread_num()); });
-        cache.count_token();
-        return output;
-      }
-    ran("aten/cache");
-    cache.append(token);
-    return cache.attend(token.q);
+    auto done = static_cast<KeyValueCache&>(state).step(token, wanted_);
+    ran(done.implementation);
+    return done.output;
   }
 
   std::unique_ptr<BoundStep> make_bound_step(DecodingState& state, const Inputs& token, const at::Tensor& output,

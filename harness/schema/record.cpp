@@ -194,7 +194,8 @@ std::vector<Column> declare() {
 
       {"quality_row_error_median", number, "", "quality",
        "median over random rows of the distance of the output from exact attention, divided by the norm of the latter (Euclidean "
-       "norms of a row); exact attention is softmax attention with the same mask, for LSH attention with the queries as keys"},
+       "norms of a row); exact attention is softmax attention with the same causal mask and key lengths, of all keys whatever "
+       "the pattern; for LSH attention with the queries as keys"},
       {"quality_row_error_p5", number, "", "quality", "5 % of the rows have a smaller error than this"},
       {"quality_row_error_p95", number, "", "quality", "95 % of the rows have a smaller error than this"},
       {"quality_cosine_median", number, "", "quality",

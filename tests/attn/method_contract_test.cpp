@@ -165,7 +165,9 @@ TEST_P(MethodContract, AgreesOnHardInputs) {
         // Kernels for bfloat16, float16 and TF32 may round features, which loses the gradient of rows whose features are almost
         // equal. The products of exponentiated features can all underflow in a row.
         const bool rounds_features = dtype == at::kBFloat16 || dtype == at::kHalf || spec.find("tf32") != std::string::npos;
-        if (has_own_kernels(spec) && !spec.starts_with("favor") && !rounds_features) {
+        // In a row with one large weight the gradients of its scores almost cancel, and the weights that are left may underflow.
+        const bool cancels = spec.starts_with("sparse-sdpa");
+        if (has_own_kernels(spec) && !spec.starts_with("favor") && !cancels && !rounds_features) {
           EXPECT_LE(agreement.excess_row_error, 2 * method->error_tolerance(dtype)) << agreement.max_row_error;
         }
       }

@@ -13,19 +13,19 @@
 namespace attn {
 namespace {
 
-struct Call {
+struct PartsCall {
   Pattern pattern;
   bool causal;
   int64_t query_len, key_len, visible_keys;
 };
 
-std::string text_of(const Call& c) {
+std::string name_of(const PartsCall& c) {
   return c.pattern.text() + (c.causal ? " causal" : "") + " N=" + std::to_string(c.query_len) +
          " L=" + std::to_string(c.key_len) + " keys=" + std::to_string(c.visible_keys);
 }
 
 // How often the parts contain each pair, [N][L]; and checks of what else the parts promise.
-std::vector<int> counts_of(const Call& c, const std::vector<VisibleParts>& stages) {
+std::vector<int> counts_of(const PartsCall& c, const std::vector<VisibleParts>& stages) {
   std::vector<int> counts(size_t(c.query_len * c.key_len));
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     std::vector<int> rows_of_stage(size_t(c.query_len));
@@ -58,8 +58,8 @@ std::vector<int> counts_of(const Call& c, const std::vector<VisibleParts>& stage
   return counts;
 }
 
-void check(const Call& c) {
-  SCOPED_TRACE(text_of(c));
+void check_parts(const PartsCall& c) {
+  SCOPED_TRACE(name_of(c));
   const auto stages = visible_parts(c.pattern, c.causal, c.query_len, c.key_len, c.visible_keys);
   const auto counts = counts_of(c, stages);
   const Mask mask{c.causal, at::full({1}, c.visible_keys, at::kLong), c.pattern};
@@ -80,7 +80,7 @@ TEST(VisibleParts, ContainEachVisiblePairOnce) {
     for (const bool causal : {true, false})
       for (const auto& [query_len, key_len, visible_keys] :
            {std::tuple{33, 33, 33}, {33, 33, 20}, {33, 33, 0}, {20, 41, 41}, {41, 20, 20}, {41, 20, 7}, {1, 30, 30}, {1, 1, 1}})
-        check({Pattern::parse(text), causal, query_len, key_len, visible_keys});
+        check_parts({Pattern::parse(text), causal, query_len, key_len, visible_keys});
 }
 
 TEST(VisibleParts, RandomPatterns) {
@@ -97,8 +97,8 @@ TEST(VisibleParts, RandomPatterns) {
                                  "strided:" + number(),
                                  "dilated:" + number() + "/" + number(),
                                  "block:" + std::to_string(block) + "/" + std::to_string(up_to(block))};
-    check({Pattern::parse(texts[size_t(up_to(7) - 1)]), up_to(2) == 1, query_len, key_len,
-           up_to(2) == 1 ? key_len : up_to(key_len)});
+    check_parts({Pattern::parse(texts[size_t(up_to(7) - 1)]), up_to(2) == 1, query_len, key_len,
+                 up_to(2) == 1 ? key_len : up_to(key_len)});
   }
 }
 

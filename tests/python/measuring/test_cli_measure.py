@@ -29,6 +29,7 @@ OPTIONS = {
     "--head-dim": ("8", 8),
     "--value-dim": ("24", 24),
     "--key-lengths": ("uniform", "uniform"),
+    "--pattern": ("window:5", "window:5"),
     "--inputs": ("clustered", "clustered"),
     "--concentration": ("2.5", 2.5),
     "--decay-positions": ("100", 100),

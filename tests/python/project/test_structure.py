@@ -257,7 +257,7 @@ MOST_UNITS = 15
 SOURCE_FOLDERS = (*TOP_FOLDERS, "examples", "plots", "python", "rivals", "tools")
 # By folder: the number of units that it may not exceed, and why it has more than others.
 LARGER_FOLDERS = {
-    "attn": (18, "These are the public headers, whose paths plug-ins include."),
+    "attn": (19, "These are the public headers, whose paths plug-ins include."),
     "attn/cpu": (18, "Each instruction set has a file, and the kernels of all methods share the rest."),
     "attn/linear/cpu": (21, "Each instruction set has a file, and forward, backward and decoding have files of their own."),
     "attn/linear/cuda": (18, "Each form of the kernels has a file beside its interface."),

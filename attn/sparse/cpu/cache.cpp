@@ -8,6 +8,8 @@
 
 #include "attn/cpu/cached_attention.h"
 #include "attn/cpu/instruction_set.h"
+#include "attn/cpu/tensors.h"
+#include "attn/implementations.h"
 
 namespace attn {
 namespace {
@@ -107,6 +109,24 @@ std::unique_ptr<BoundStep> KeyValueCache::bind(const Inputs& token, const at::Te
                                                const std::string& implementation) {
   if (!token.q.is_cpu() || token.q.scalar_type() != at::kFloat) return nullptr;
   return std::make_unique<BoundCacheStep>(*this, token, output, workers, implementation);
+}
+
+KeyValueCache::Step KeyValueCache::step(const Inputs& token, const std::string& implementation) {
+  auto output = at::empty({token.q.size(0), token.output_heads(), 1, token.v.size(3)}, token.q.options());
+  const Inputs rows{cpu::with_dense_rows(token.q), cpu::with_dense_rows(token.k), cpu::with_dense_rows(token.v)};
+  const auto threads = at::get_num_threads();
+  const auto bound =
+      implementation == kComposedImplementation || output.numel() == 0 ? nullptr : bind(rows, output, threads, implementation);
+  if (!bound) {
+    append(token);
+    return {attend(token.q), "aten/cache"};
+  }
+  constexpr int64_t kMinBytesForThreads = 1 << 20;  // of the cache; one thread reads fewer before another is awake
+  const auto count = output.size(0) * output.size(1);
+  if (bytes() < kMinBytesForThreads) bound->run(0, count, 0);
+  else at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { bound->run(begin, end, at::get_thread_num()); });
+  count_token();
+  return {output, bound->implementation()};
 }
 
 }  // namespace attn

@@ -1,0 +1,85 @@
+"""Tests of the axis `pattern`: which keys a query sees by its distance from them."""
+
+import pytest
+from conftest import records_in
+
+SMALL = ["--heads=2", "--head-dim=32", "--threads=1", "--time-budget-s=0.02", "--processes=1"]
+
+
+def record_of(attnbench, *arguments):
+    return attnbench.json("measure", *arguments, *SMALL)
+
+
+def test_a_window_costs_its_visible_pairs(attnbench):
+    everything = record_of(attnbench, "sparse-sdpa", "--query-len=1024", "--causal")
+    window = record_of(attnbench, "sparse-sdpa", "--query-len=1024", "--causal", "--pattern=window:128")
+    assert (everything["pattern"], window["pattern"]) == ("all", "window:128")
+    for record in (everything, window):
+        assert record["outcome"] == "measured" and record["implementation"].startswith("kernel/")
+    visible = 128 * 1024 - 128 * 127 / 2
+    assert window["flops"] / everything["flops"] == pytest.approx(visible / (1024 * 1025 / 2))
+
+
+@pytest.mark.parametrize("method", ["softmax", "sdpa", "sparse-sdpa"])
+@pytest.mark.parametrize("pattern", ["window:20+first:4", "strided:12", "block:16/2"])
+def test_methods_with_patterns_agree_with_the_reference(attnbench, method, pattern):
+    record = record_of(attnbench, method, "--query-len=200", "--protocol=forward_backward", f"--pattern={pattern}")
+    assert record["outcome"] == "measured"
+    assert record["max_rel_error"] < record["error_tolerance"]
+
+
+def test_a_method_without_patterns_skips_the_case_and_says_why(attnbench):
+    record = record_of(attnbench, "linear", "--query-len=64", "--pattern=window:8")
+    assert record["outcome"] == "skipped" and record["reason"] == "linear has no patterns of visible keys"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("window:0", "--pattern = 'window:0': the window is out of range, expected 1 to 1073741824"),
+        ("block:4/5", "--pattern = 'block:4/5': a block of 4 has no 5 last positions"),
+        ("window:3+sink:1", "--pattern = 'window:3+sink:1', expected all, window:W, window:W+first:k"),
+        ("slide:3", "--pattern = 'slide:3', expected one of all, window:W, window:W+first:k"),
+    ],
+)
+def test_a_wrong_pattern_is_an_error_that_names_it(attnbench, pattern, message):
+    ended = attnbench("measure", "sparse-sdpa", f"--pattern={pattern}", code=2)
+    assert message in ended.stderr
+
+
+def test_a_decoder_of_a_window_holds_no_more_than_the_window(attnbench):
+    window = record_of(attnbench, "sparse-sdpa", "--query-len=1024", "--protocol=decode", "--pattern=window:64")
+    everything = record_of(attnbench, "sparse-sdpa", "--query-len=1024", "--protocol=decode")
+    assert window["outcome"] == everything["outcome"] == "measured"
+    assert window["state_bytes"] == 2 * 64 * 32 * 2 * 4 < everything["state_bytes"]
+    skipped = record_of(attnbench, "sparse-sdpa", "--query-len=64", "--protocol=decode", "--pattern=strided:8")
+    assert skipped["reason"] == "sparse-sdpa: decoding takes windows alone, not pattern strided:8"
+
+
+def test_quality_says_what_a_pattern_leaves_out(attnbench):
+    """It compares with attention to all keys, so that a wider window is better."""
+
+    def error(pattern):
+        record = record_of(attnbench, "sparse-sdpa", "--query-len=256", "--causal", f"--pattern={pattern}")
+        return record["quality_row_error_p95"]
+
+    assert error("all") < 1e-5
+    assert error("window:300") < 1e-5 < error("window:128") < error("window:16")
+
+
+def test_a_sweep_varies_the_pattern_and_may_name_a_baseline_without_one(attnbench, tmp_path):
+    (tmp_path / "some.toml").write_text(
+        "[axes]\n"
+        'method = ["sparse-sdpa", "sdpa"]\n'
+        'pattern = ["window:16", "strided:8"]\n'
+        "causal = true\nquery_len = 128\nheads = 2\nhead_dim = 16\n"
+        '[timing]\nbaseline = "sdpa pattern=all"\nprocesses = 1\ntime_budget_s = 0.02\n'
+    )
+    attnbench("sweep", tmp_path / "some.toml", "--out", tmp_path / "out")
+    records = records_in(tmp_path / "out")
+    assert {(r["method"], r["pattern"], r["outcome"]) for r in records} == {
+        (method, pattern, "measured") for method in ("sparse-sdpa", "sdpa") for pattern in ("window:16", "strided:8")
+    }
+    assert all(r["baseline"] == "sdpa pattern=all" and r["baseline_ratio"] > 0 for r in records)
+    table = attnbench("table", tmp_path / "out").stdout
+    assert "window:16" in table and "strided:8" in table
