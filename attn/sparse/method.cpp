@@ -33,8 +33,8 @@ class SparseSdpa : public AttentionMethod {
     return implementations_.why_unsupported(label(), request_for(p, protocol == Protocol::forward_backward));
   }
 
-  // Operations are those of the visible pairs: 4 products of a number each for a score and a value, and as many again and a half
-  // in the backward pass, which computes the scores anew.
+  // Counts the operations of the visible pairs: one product for the scores and one for the output forward; the backward pass
+  // computes the scores again, and has four more products.
   Cost cost(const Problem& p, Protocol protocol) const override {
     if (protocol == Protocol::decode) return step_cost(p);
     const bool backward = protocol == Protocol::forward_backward;
@@ -53,7 +53,8 @@ class SparseSdpa : public AttentionMethod {
       cost.peak_bytes += p.score_count() * accumulator * (backward ? 5 : 3);
     } else if (backward) {
       const auto wide = [&](double bytes, int64_t columns) {
-        return bytes / p.element_bytes() * accumulator * double((columns + 15) / 16 * 16) / double(columns);
+        const int64_t padded_columns = (columns + 15) / 16 * 16;
+        return bytes / p.element_bytes() * accumulator * double(padded_columns) / double(columns);
       };
       const bool needs_copies = p.element_bytes() != accumulator || p.head_dim % 16 != 0 || p.value_dim % 16 != 0;
       const double sums = wide(p.query_bytes() + p.key_bytes(), p.head_dim) + wide(p.value_bytes(), p.value_dim);

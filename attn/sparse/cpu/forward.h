@@ -120,7 +120,7 @@ class SparseForward {
     for (int64_t j = 0; j < keys; ++j)
 #pragma GCC unroll 4
       for (int c = 0; c < kVectors; ++c) largest[c] = V::max(largest[c], V::load(scores + j * kTile + c * V::kLanes));
-    for (int c = 0; c < kVectors; ++c) total[c] = V::zero();
+    for (auto& sum : total) sum = V::zero();
     for (int64_t j = 0; j < keys; ++j)
 #pragma GCC unroll 4
       for (int c = 0; c < kVectors; ++c) {

@@ -698,8 +698,11 @@ def test_a_count_of_instructions_that_cannot_be_read_is_unusable(
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_instruction_counts_show_a_slowdown_and_no_noise(attnbench, build, tmp_path):
-    """The injected slowdown is one more call, or decoding step, in a hundred. Both sides make the same number otherwise."""
-    suite = write_sweep(tmp_path / "count.toml", method="linear", protocol=["forward", "decode"], query_len=64, heads=4)
+    """The injected slowdown is one more call, or decoding step, in a hundred. Both sides make the same number otherwise. With
+    smaller heads a step is so short that work which happens once in many steps shows."""
+    suite = write_sweep(
+        tmp_path / "count.toml", method="linear", protocol=["forward", "decode"], query_len=64, heads=4, head_dim=64
+    )
     done = attnbench(
         "gate", suite, "--base", build, "--instructions", "--inject=1", "-q", "--format=json", timeout=HANG_S, code=REGRESSION
     )
