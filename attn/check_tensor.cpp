@@ -66,4 +66,22 @@ void TensorChecks::check_key_lengths(const at::Tensor& lengths) {
                     " is on ", *device_);
 }
 
+void check_cu_seqlens(const std::string& prefix, const at::Tensor& cu_seqlens) {
+  TORCH_CHECK_VALUE(cu_seqlens.scalar_type() == at::kLong && cu_seqlens.dim() == 1 && cu_seqlens.size(0) >= 2, prefix,
+                    "cu_seqlens is ", cu_seqlens.scalar_type(), " ", cu_seqlens.sym_sizes(),
+                    ", expected int64 [sequences + 1] with a sequence or more");
+}
+
+void check_values_of_cu_seqlens(const std::string& prefix, const at::Tensor& cu_seqlens, int64_t length, const char* name) {
+  if (!cu_seqlens.device().is_cpu()) return;
+  const auto borders = cu_seqlens.contiguous();
+  const auto* const values = borders.const_data_ptr<int64_t>();
+  const auto last = borders.numel() - 1;
+  TORCH_CHECK_VALUE(values[0] == 0 && values[last] == length, prefix, "cu_seqlens goes from ", values[0], " to ", values[last],
+                    ", expected 0 to ", length, ", the length of ", name);
+  for (int64_t i = 0; i < last; ++i)
+    TORCH_CHECK_VALUE(values[i] <= values[i + 1], prefix, "cu_seqlens falls from ", values[i], " to ", values[i + 1],
+                      ", expected rising numbers");
+}
+
 }  // namespace attn

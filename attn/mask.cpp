@@ -55,9 +55,10 @@ at::Tensor Mask::visible_pairs(const at::Tensor& rows, int64_t query_len, int64_
   return visible;
 }
 
-std::optional<at::Tensor> Mask::empty_rows(int64_t query_len, int64_t key_len, at::Device device) const {
+std::optional<at::Tensor> Mask::empty_rows(int64_t query_len, int64_t key_len, at::Device device,
+                                           const std::optional<at::Tensor>& hidden) const {
   std::optional<at::Tensor> empty;
-  if (!pattern.is_all()) return hidden_pairs(query_len, key_len, device)->all(/*dim=*/3, /*keepdim=*/true);
+  if (!pattern.is_all()) return (hidden ? hidden : hidden_pairs(query_len, key_len, device))->all(/*dim=*/3, /*keepdim=*/true);
   if (key_lengths) empty = key_lengths->eq(0).view({-1, 1, 1, 1});
   if (causal && query_len > key_len) {
     const auto rows = at::arange(query_len, at::TensorOptions(at::kLong).device(device));

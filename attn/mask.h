@@ -34,8 +34,9 @@ struct Mask {
 
   // bool, broadcastable to [B,H,N,1], true for queries that see no key, whose output is zero; nothing if there can be none. With
   // key lengths these are the batch entries without keys, and with the causal mask the first queries if there are more queries
-  // than keys. With a pattern, all pairs are computed.
-  std::optional<at::Tensor> empty_rows(int64_t query_len, int64_t key_len, at::Device device) const;
+  // than keys. With a pattern they are found from hidden_pairs(), which is computed unless it is given.
+  std::optional<at::Tensor> empty_rows(int64_t query_len, int64_t key_len, at::Device device,
+                                       const std::optional<at::Tensor>& hidden = std::nullopt) const;
 };
 
 // x with zeros wherever `where` (bool, broadcastable to x) is true, or x itself if `where` is absent. The replaced entries, even

@@ -61,10 +61,13 @@ class Sdpa : public AttentionMethod {
     const auto& mask = inputs.mask;
     const auto query_len = inputs.q.size(2), key_len = inputs.k.size(2);
     const auto hidden_keys = mask.hidden_keys(key_len);
-    const auto empty = mask.empty_rows(query_len, key_len, inputs.q.device());
-    std::optional<at::Tensor> visible;
-    if (mask.key_lengths || !mask.pattern.is_all() || (mask.causal && query_len != key_len)) {
-      visible = ~*mask.hidden_pairs(query_len, key_len, inputs.q.device());
+    std::optional<at::Tensor> hidden, visible;
+    if (mask.key_lengths || !mask.pattern.is_all() || (mask.causal && query_len != key_len))
+      hidden = mask.hidden_pairs(query_len, key_len, inputs.q.device());
+    const auto empty = mask.empty_rows(query_len, key_len, inputs.q.device(), hidden);
+    if (hidden) {
+      visible = hidden->logical_not();
+      hidden.reset();
       // Some backends return NaN for a row without a visible key. Such a row is made to see every key here, and its output is set
       // to zero below.
       if (empty) visible = visible->logical_or(*empty);

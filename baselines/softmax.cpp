@@ -63,10 +63,12 @@ at::Tensor materialised_softmax(const Inputs& inputs) {
   const auto scale = 1 / std::sqrt(double(q.size(3)));
   auto scores = at::matmul(q * scale, zero_where(k, hidden_keys).transpose(2, 3));
   // Backward of matmul does not need its result, so the scores may be overwritten.
-  if (const auto hidden = mask.hidden_pairs(q.size(2), k.size(2), q.device())) scores.masked_fill_(*hidden, -INFINITY);
+  auto hidden = mask.hidden_pairs(q.size(2), k.size(2), q.device());
+  if (hidden) scores.masked_fill_(*hidden, -INFINITY);
   // The softmax of a row that holds only -inf would be NaN. The scores of a row that sees no key are therefore set to zero here,
   // and its output is set to zero below.
-  const auto empty = mask.empty_rows(q.size(2), k.size(2), q.device());
+  const auto empty = mask.empty_rows(q.size(2), k.size(2), q.device(), hidden);
+  hidden.reset();
   if (empty) scores.masked_fill_(*empty, 0);
   const auto weights = at::softmax(scores, -1);
   scores.reset();
@@ -141,14 +143,6 @@ at::Tensor Softmax::decode(DecodingState& state, const Inputs& token) {
       .narrow(2, state.position(), 1);
 }
 
-Cost cached_step_cost(const Problem& p, double state_bytes) {
-  auto longer = p;
-  longer.key_len = p.query_len + 1;
-  const double rows = double(p.batch) * double(p.output_head_count()), keys = double(KeyValueCache::capacity_for(longer));
-  const double token = (p.input_bytes() + p.output_bytes()) / double(p.query_len);
-  return {rows * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state_bytes + token, state_bytes + token};
-}
-
 Capabilities CachedSoftmax::capabilities() const {
   auto can = Softmax::capabilities();
   can.steps_recompute_prefix = false;
@@ -162,11 +156,6 @@ Cost CachedSoftmax::cost(const Problem& p, Protocol protocol) const {
   auto cost = cached_step_cost(p, state_bytes(longer, longer.key_len));
   cost.peak_bytes += 2 * double(p.batch) * double(p.heads) * double(longer.key_len) * p.element_bytes();  // scores and weights
   return cost;
-}
-
-at::Tensor CachedSoftmax::attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const auto scores = at::matmul(q / std::sqrt(double(q.size(3))), k.transpose(2, 3));
-  return at::matmul(at::softmax(scores, -1), v);
 }
 
 }  // namespace attn

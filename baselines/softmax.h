@@ -29,9 +29,6 @@ class GrowingRows {
   int64_t size_ = 0;
 };
 
-// The predicted cost of a decoding step that reads all cached keys and values once, without the memory of its scores.
-Cost cached_step_cost(const Problem& problem, double state_bytes);
-
 // Decodes by recomputing the attention of the whole prefix at each token, as "Transformers are RNNs" measured softmax.
 class Softmax : public AttentionMethod {
  public:
@@ -52,10 +49,6 @@ class CachedSoftmax : public Softmax {
  public:
   Capabilities capabilities() const override;
   Cost cost(const Problem& problem, Protocol protocol) const override;
-
- protected:
-  // softmax(q kᵀ/√D) v for one query q [B,H,1,D] and all cached keys and values.
-  static at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 };
 
 }  // namespace attn

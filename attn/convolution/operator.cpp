@@ -83,9 +83,7 @@ void check_convolution(const std::string& prefix, const ConvolutionCall& a) {
   check("weight", a.weight, {channels, a.weight.sym_size(1)}, a.weight.scalar_type());
   if (a.bias) check("bias", *a.bias, {channels}, a.weight.scalar_type());
   if (a.cu_seqlens) {
-    TORCH_CHECK_VALUE(a.cu_seqlens->scalar_type() == at::kLong && a.cu_seqlens->dim() == 1 && a.cu_seqlens->size(0) >= 2, prefix,
-                      "cu_seqlens is ", a.cu_seqlens->scalar_type(), " ", a.cu_seqlens->sym_sizes(),
-                      ", expected int64 [sequences + 1] with a sequence or more");
+    check_cu_seqlens(prefix, *a.cu_seqlens);
     TORCH_CHECK_VALUE(a.x.sym_size(0) == 1, prefix, "x has batch ", a.x.sym_size(0), ", expected 1 beside cu_seqlens");
   }
   if (a.seq_idx) {
@@ -96,17 +94,8 @@ void check_convolution(const std::string& prefix, const ConvolutionCall& a) {
   if (a.initial_state) check("initial_state", *a.initial_state, {sequences, channels, before}, a.x.scalar_type());
 }
 
-// Reading values from a GPU would wait for all work that was queued before, so the values are checked on the CPU only.
 void check_convolution_values(const ConvolutionCall& a) {
-  if (!a.cu_seqlens || !a.cu_seqlens->device().is_cpu()) return;
-  const auto borders = a.cu_seqlens->contiguous();
-  const auto* const values = borders.const_data_ptr<int64_t>();
-  const auto last = borders.numel() - 1;
-  TORCH_CHECK_VALUE(values[0] == 0 && values[last] == a.x.size(2), "causal_convolution: cu_seqlens goes from ", values[0], " to ",
-                    values[last], ", expected 0 to ", a.x.size(2), ", the length of x");
-  for (int64_t i = 0; i < last; ++i)
-    TORCH_CHECK_VALUE(values[i] <= values[i + 1], "causal_convolution: cu_seqlens falls from ", values[i], " to ", values[i + 1],
-                      ", expected rising numbers");
+  if (a.cu_seqlens) check_values_of_cu_seqlens("causal_convolution: ", *a.cu_seqlens, a.x.size(2), "x");
 }
 
 ConvolutionCall call_of_step(const ConvolutionStepCall& a) {

@@ -1,4 +1,5 @@
-// Converts LibTorch's tensors to the form that CPU kernels take, and provides scratch memory for each thread.
+// Converts LibTorch's tensors to the form that CPU kernels take, provides scratch memory for each thread, and divides decoding
+// steps among threads.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -6,6 +7,7 @@
 #include <ATen/ops/empty.h>
 
 #include "attn/cpu/rows.h"
+#include "attn/decoding.h"
 
 namespace attn::cpu {
 
@@ -34,5 +36,17 @@ class ThreadScratch {
  private:
   at::Tensor memory_;
 };
+
+// How many threads run a decoding step of states that have so many bytes.
+inline int64_t step_workers(int64_t state_bytes) {
+  constexpr int64_t kMinBytesForThreads = 1 << 20;  // one thread processes fewer before another is awake
+  return state_bytes < kMinBytesForThreads ? 1 : at::get_num_threads();
+}
+
+// Runs a step that was bound for `workers` threads, for all heads of all batch entries.
+inline void run_step(BoundStep& step, int64_t heads, int64_t workers) {
+  if (workers == 1) step.run(0, heads, 0);
+  else at::parallel_for(0, heads, 1, [&](int64_t begin, int64_t end) { step.run(begin, end, at::get_thread_num()); });
+}
 
 }  // namespace attn::cpu

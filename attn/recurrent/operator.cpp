@@ -110,9 +110,7 @@ void check_call(const char* prefix, const RecurrentCallArguments& a) {
   TORCH_CHECK_VALUE(a.rule == "delta" || a.rule == "add", prefix, "rule = '", a.rule, "', expected 'delta' or 'add'");
   TORCH_CHECK_VALUE(a.rule == "delta" || !a.beta, prefix, "beta is an argument of the rule 'delta' alone");
   if (a.cu_seqlens) {
-    TORCH_CHECK_VALUE(a.cu_seqlens->scalar_type() == at::kLong && a.cu_seqlens->dim() == 1 && a.cu_seqlens->size(0) >= 2, prefix,
-                      "cu_seqlens is ", a.cu_seqlens->scalar_type(), " ", a.cu_seqlens->sym_sizes(),
-                      ", expected int64 [sequences + 1] with a sequence or more");
+    check_cu_seqlens(prefix, *a.cu_seqlens);
     TORCH_CHECK_VALUE(a.q.sym_size(0) == 1, prefix, "q has batch ", a.q.sym_size(0), ", expected 1 beside cu_seqlens");
   }
   if (a.initial_state) {
@@ -123,17 +121,8 @@ void check_call(const char* prefix, const RecurrentCallArguments& a) {
   }
 }
 
-// Reading values from a GPU would wait for all work that was queued before, so the values are checked on the CPU only.
 void check_values(const RecurrentCallArguments& a) {
-  if (!a.cu_seqlens || !a.cu_seqlens->device().is_cpu()) return;
-  const auto borders = a.cu_seqlens->contiguous();
-  const auto* const values = borders.const_data_ptr<int64_t>();
-  const auto last = borders.numel() - 1;
-  TORCH_CHECK_VALUE(values[0] == 0 && values[last] == a.q.size(2), "recurrent_attention: cu_seqlens goes from ", values[0],
-                    " to ", values[last], ", expected 0 to ", a.q.size(2), ", the length of q");
-  for (int64_t i = 0; i < last; ++i)
-    TORCH_CHECK_VALUE(values[i] <= values[i + 1], "recurrent_attention: cu_seqlens falls from ", values[i], " to ", values[i + 1],
-                      ", expected rising numbers");
+  if (a.cu_seqlens) check_values_of_cu_seqlens("recurrent_attention: ", *a.cu_seqlens, a.q.size(2), "q");
 }
 
 RecurrentCallArguments call_arguments(const RecurrentStepArguments& a) {

@@ -10,9 +10,17 @@
 
 #include "attn/decoding.h"
 #include "attn/inputs.h"
+#include "attn/method.h"
 #include "attn/pattern.h"
 
 namespace attn {
+
+// softmax(q kᵀ/√D) v for the queries of one token, q [B,H,1,D], and all cached keys [B,G,T,D] and values [B,W,T,M], composed of
+// ATen operations.
+at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+// The predicted cost of a decoding step that reads all cached keys and values once, without the memory of its scores.
+Cost cached_step_cost(const Problem& problem, double state_bytes);
 
 // For the pattern `all` and for windows. The memory is allocated once, for as many tokens as a token may see. Of a window, a new
 // token takes the place of the one that is not seen any more; the order of keys does not matter to the softmax.
@@ -30,9 +38,6 @@ class KeyValueCache : public DecodingState {
   at::Tensor keys() const { return k_.narrow(2, 0, size()); }    // [B,G,size,D]
   at::Tensor values() const { return v_.narrow(2, 0, size()); }  // [B,W,size,M]
   int64_t size() const { return std::min(tokens_, capacity()); }
-
-  // softmax(q kᵀ/√D) v for the queries [B,H,1,D] of the last token, composed of ATen operations.
-  at::Tensor attend(const at::Tensor& q) const;
 
   // A step as AttentionMethod::bind_step() describes it, by the kernels of an instruction set, or those that "auto" names, for
   // float32 on the CPU; null for other tensors.

@@ -15,6 +15,7 @@
 
 #include "attn/implementations.h"
 #include "attn/pattern.h"
+#include "attn/problem.h"
 #include "attn/sparse/visible_parts.h"
 
 namespace attn {
@@ -52,6 +53,10 @@ class SparseImplementation {
   // Gradients of results may be undefined, which stands for zeros.
   virtual SparseGradients backward(const SparseArguments& arguments, const SparseResults& results, const at::Tensor& grad_output,
                                    const at::Tensor& grad_log_sum_exp) const = 0;
+
+  // The predicted maximum of the memory in use beside the inputs, the output and the log-sum-exp, in bytes. `joins_parts` says
+  // whether some rows have keys in several parts.
+  virtual double working_bytes(const Problem& problem, bool joins_parts, bool backward) const = 0;
 };
 
 // The implementations for the CPU are "avx512", "avx2", "neon" and "portable"; attn/sparse/cpu/implementation.cpp registers them.

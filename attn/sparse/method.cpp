@@ -39,30 +39,20 @@ class SparseSdpa : public AttentionMethod {
     if (protocol == Protocol::decode) return step_cost(p);
     const bool backward = protocol == Protocol::forward_backward;
     const auto parts = visible_parts(p.pattern, p.causal, p.query_len, p.key_len, p.key_len);
+    const auto* const implementation = implementations_.find(request_for(p, backward));
     const double share = p.key_lengths.is_full() ? 1 : 0.5;
     const double pairs = count_pairs(parts) * share * double(p.batch) * double(p.output_head_count());
     const double dim = double(p.head_dim), value_dim = double(p.value_dim);
     Cost cost;
     cost.flops = pairs * (2 * dim + 2 * value_dim + 5);
     if (backward) cost.flops += pairs * (6 * dim + 4 * value_dim + 5);
-    const double accumulator = p.dtype == at::kDouble ? 8 : 4;
+    const double accumulator = double(c10::elementSize(accumulator_dtype(p.dtype)));
     const double rows = double(p.batch) * double(p.output_head_count()) * double(p.query_len) * accumulator;
     cost.min_bytes = p.input_bytes() + p.output_bytes();
     cost.peak_bytes = p.input_bytes() + p.output_bytes() + rows;
-    if (!implementations_.find(request_for(p, backward))) {  // composed: scores and weights of all pairs
-      cost.peak_bytes += p.score_count() * accumulator * (backward ? 5 : 3);
-    } else if (backward) {
-      const auto wide = [&](double bytes, int64_t columns) {
-        const int64_t padded_columns = (columns + 15) / 16 * 16;
-        return bytes / p.element_bytes() * accumulator * double(padded_columns) / double(columns);
-      };
-      const bool needs_copies = p.element_bytes() != accumulator || p.head_dim % 16 != 0 || p.value_dim % 16 != 0;
-      const double sums = wide(p.query_bytes() + p.key_bytes(), p.head_dim) + wide(p.value_bytes(), p.value_dim);
-      cost.min_bytes = 2 * cost.min_bytes + p.input_bytes();
-      cost.peak_bytes += rows + p.output_bytes() + sums + (needs_copies ? p.input_bytes() : 0);
-    } else if (parts.size() > 1 && p.element_bytes() != accumulator) {
-      cost.peak_bytes += p.output_bytes() / p.element_bytes() * accumulator;
-    }
+    if (backward && implementation) cost.min_bytes = 2 * cost.min_bytes + p.input_bytes();
+    cost.peak_bytes += implementation ? implementation->working_bytes(p, /*joins_parts=*/parts.size() > 1, backward)
+                                      : p.score_count() * accumulator * (backward ? 5 : 3);  // scores and weights of all pairs
     if (protocol == Protocol::prefill) cost.peak_bytes += state_bytes(p, p.query_len);
     return cost;
   }
@@ -104,11 +94,11 @@ class SparseSdpa : public AttentionMethod {
   static Cost step_cost(const Problem& p) {
     auto longer = p;
     longer.key_len = longer.query_len = p.query_len + 1;
-    const double keys = double(KeyValueCache::capacity_for(longer)), state = KeyValueCache::bytes_for(longer);
-    const double heads = double(p.batch) * double(p.output_head_count());
-    const double token = (p.input_bytes() + p.output_bytes()) / double(p.query_len);
-    const double copies = p.dtype == at::kFloat ? 0 : 2 * heads * keys * p.element_bytes();  // scores and weights
-    return {heads * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state + token, state + token + copies};
+    auto cost = cached_step_cost(p, KeyValueCache::bytes_for(longer));
+    // Where no kernels run, there are scores and weights.
+    const double scores = double(p.batch) * double(p.output_head_count()) * double(KeyValueCache::capacity_for(longer));
+    if (p.dtype != at::kFloat) cost.peak_bytes += 2 * scores * p.element_bytes();
+    return cost;
   }
 
   ImplementationRequest request_for(const Problem& p, bool gradients) const {

@@ -73,9 +73,7 @@ void check_sparse(const char* prefix, const SparseCall& a) {
   if (a.sinks)
     check_tensor((std::string(prefix) + "sinks").c_str(), *a.sinks, {heads}, accumulator_dtype(a.q.scalar_type()), a.q);
   if (a.cu_seqlens) {
-    TORCH_CHECK_VALUE(a.cu_seqlens->scalar_type() == at::kLong && a.cu_seqlens->dim() == 1 && a.cu_seqlens->size(0) >= 2, prefix,
-                      "cu_seqlens is ", a.cu_seqlens->scalar_type(), " ", a.cu_seqlens->sym_sizes(),
-                      ", expected int64 [sequences + 1] with a sequence or more");
+    check_cu_seqlens(prefix, *a.cu_seqlens);
     TORCH_CHECK_VALUE(!a.key_lengths, prefix, "cu_seqlens does not go with key_lengths");
     TORCH_CHECK_VALUE(a.q.sym_size(2) == a.k.sym_size(2), prefix, "q has length ", a.q.sym_size(2), " and k ", a.k.sym_size(2),
                       ", expected one length beside cu_seqlens");
@@ -90,15 +88,7 @@ void check_sparse_values(const SparseCall& a) {
     TORCH_CHECK_VALUE(min.item<int64_t>() >= 0 && max.item<int64_t>() <= a.k.size(2), "sparse_attention: key_lengths holds ",
                       min.item<int64_t>(), " to ", max.item<int64_t>(), ", expected 0 to ", a.k.size(2), ", the length of k");
   }
-  if (!a.cu_seqlens || !a.cu_seqlens->device().is_cpu()) return;
-  const auto borders = a.cu_seqlens->contiguous();
-  const auto* const values = borders.const_data_ptr<int64_t>();
-  const auto last = borders.numel() - 1;
-  TORCH_CHECK_VALUE(values[0] == 0 && values[last] == a.q.size(2), "sparse_attention: cu_seqlens goes from ", values[0], " to ",
-                    values[last], ", expected 0 to ", a.q.size(2), ", the length of q");
-  for (int64_t i = 0; i < last; ++i)
-    TORCH_CHECK_VALUE(values[i] <= values[i + 1], "sparse_attention: cu_seqlens falls from ", values[i], " to ", values[i + 1],
-                      ", expected rising numbers");
+  if (a.cu_seqlens) check_values_of_cu_seqlens("sparse_attention: ", *a.cu_seqlens, a.q.size(2), "q");
 }
 
 SparseArguments sparse_arguments(const SparseCall& a) {

@@ -148,14 +148,11 @@ class CpuLinear final : public LinearImplementation {
     TORCH_CHECK_VALUE(!c10::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
                       "linear attention: a decoding step of implementation '", name(),
                       "' records no gradients; a step of 'composed' does");
-    constexpr int64_t kMinBytesForThreads = 1 << 20;  // of states; one thread processes fewer before another is awake
     auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
-    const auto threads = int64_t(state.s.nbytes()) < kMinBytesForThreads ? int64_t{1} : int64_t{at::get_num_threads()};
+    const auto workers = step_workers(int64_t(state.s.nbytes()));
     const auto count = q.size(0) * q.size(1);
     if (count == 0) return output;
-    const auto bound = bind_step(q, k, v, output, state, map, epsilon, threads);
-    if (threads == 1) bound->run(0, count, 0);
-    else at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { bound->run(begin, end, at::get_thread_num()); });
+    run_step(*bind_step(q, k, v, output, state, map, epsilon, workers), count, workers);
     return output;
   }
 

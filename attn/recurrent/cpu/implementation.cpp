@@ -169,14 +169,11 @@ class CpuRecurrent final : public RecurrentImplementation {
   }
 
   Tensor step(const RecurrentArguments& token, const Tensor& state) const override {
-    constexpr int64_t kMinBytesForThreads = 1 << 20;  // of states; one thread processes fewer before another is awake
     auto output = at::empty({token.v.size(0), token.v.size(1), 1, token.v.size(3)}, token.q.options());
-    const auto threads = int64_t(state.nbytes()) < kMinBytesForThreads ? int64_t{1} : int64_t{at::get_num_threads()};
+    const auto workers = step_workers(int64_t(state.nbytes()));
     const auto count = token.v.size(0) * token.v.size(1);
     if (count == 0) return output;
-    const auto bound = bind_step(token, output, state, threads);
-    if (threads == 1) bound->run(0, count, 0);
-    else at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { bound->run(begin, end, at::get_thread_num()); });
+    run_step(*bind_step(token, output, state, workers), count, workers);
     return output;
   }
 

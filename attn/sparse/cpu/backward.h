@@ -64,9 +64,7 @@ class SparseBackward {
       load_queries<V, E>(p_.grad_output, part_, row_, rows_, p_.value_dim, 1, grad_output_, grad_output_transposed_);
       load_row_sums();
       for (int64_t i = 0; i < kTile * width_; i += V::kLanes) V::store(grad_q_ + i, V::zero());
-      for (const auto& range : ranges)
-        for (int64_t key = range.begin; key < range.end; key += kTile)
-          add_keys(key, range.end - key < kTile ? range.end - key : kTile);
+      for_each_block<V, E>(p_, part_, row_, rows_, ranges, k_, v_, [&](const TileBlock& block) { add(block); });
       for (int64_t i = 0; i < rows_; ++i)
         add_row<V>(grad_q_ + i * width_, width_, float(p_.scale), static_cast<float*>(p_.grad_q) + query(i) * p_.grad_q_stride);
     }
@@ -86,38 +84,17 @@ class SparseBackward {
     }
   }
 
-  void add_keys(int64_t key, int64_t keys) {
-    const TileMask mask(part_, row_, rows_, key, keys);
-    const auto k = rows_of_keys<V, E>(p_.k, part_, key, keys, p_.dim, k_);
-    const auto v = rows_of_keys<V, E>(p_.v, part_, key, keys, p_.value_dim, v_);
-    key_ = key;
-    if (mask.all) return add_columns<false>(mask, k, v, 0, kTile, {0, keys});
-    for (int64_t c = 0; c < kTile; c += kGroup<V>) {
-      const auto seen = mask.keys_of(c, c + kGroup<V>, keys);
-      if (!seen.is_empty()) add_columns<true>(mask, k, v, c, kGroup<V>, seen);
-    }
-  }
-
-  // The pairs of the keys `seen` of the tile with the queries begin … begin + count − 1.
-  template <bool kMasked>
-  void add_columns(const TileMask& mask, const TileRows& k, const TileRows& v, int64_t begin, int64_t count,
-                   const Interval& seen) {
-    const auto keys = seen.end - seen.begin, at = seen.begin * kTile + begin;
-    float *weights = weights_ + at, *grad_scores = grad_scores_ + at;
-    product<V, false>(k.data + seen.begin * k.stride, k.stride, 1, q_transposed_ + begin, kTile, keys, p_.dim, count, weights,
-                      kTile);
-    product<V, false>(v.data + seen.begin * v.stride, v.stride, 1, grad_output_transposed_ + begin, kTile, keys, p_.value_dim,
-                      count, grad_scores, kTile);
-    if constexpr (kMasked)
-      for (int64_t j = seen.begin; j < seen.end; ++j)
-        if (!mask.sees_all(j, begin, begin + count))
-          for (int64_t c = begin; c < begin + count; c += V::kLanes)
-            V::store(weights_ + j * kTile + c, keep_visible<V>(mask, j, c, V::load(weights_ + j * kTile + c)));
+  void add(const TileBlock& block) {
+    const auto begin = block.begin, count = block.count, keys = block.keys();
+    float *const weights = block.in(weights_), *const grad_scores = block.in(grad_scores_);
+    store_scores<V>(block, q_transposed_, p_.dim, weights_);
+    product<V, false>(block.v_rows(), block.v.stride, 1, grad_output_transposed_ + begin, kTile, keys, p_.value_dim, count,
+                      grad_scores, kTile);
     differentiate(weights, grad_scores, keys, begin, count);
-    add_to_keys(p_.grad_v, p_.grad_v_stride, seen, weights, grad_output_ + begin * value_width_, value_width_, count);
-    add_to_keys(p_.grad_k, p_.grad_k_stride, seen, grad_scores, q_ + begin * width_, width_, count);
-    product<V, true>(grad_scores, 1, kTile, k.data + seen.begin * k.stride, k.stride, count, keys, width_,
-                     grad_q_ + begin * width_, width_);
+    add_to_keys(p_.grad_v, p_.grad_v_stride, block, weights, grad_output_ + begin * value_width_, value_width_);
+    add_to_keys(p_.grad_k, p_.grad_k_stride, block, grad_scores, q_ + begin * width_, width_);
+    product<V, true>(grad_scores, 1, kTile, block.k_rows(), block.k.stride, count, keys, width_, grad_q_ + begin * width_,
+                     width_);
   }
 
   // Replaces scores by weights, and the gradients of weights by those of scores.
@@ -133,17 +110,17 @@ class SparseBackward {
     }
   }
 
-  // Adds Σ_i factors[j][i] · rows[i] over the `count` queries i to the gradient of each key j of `seen`.
-  void add_to_keys(void* gradient, int64_t stride, const Interval& seen, const float* factors, const float* rows, int64_t width,
-                   int64_t count) {
+  // Adds Σ_i factors[j][i] · rows[i] over the queries i of the block to the gradient of each of its keys j.
+  void add_to_keys(void* gradient, int64_t stride, const TileBlock& block, const float* factors, const float* rows,
+                   int64_t width) {
     auto* const to = static_cast<float*>(gradient);
-    const auto first = key_ + seen.begin, keys = seen.end - seen.begin;
+    const auto first = block.key + block.seen.begin, keys = block.keys();
     if (part_.relation != VisiblePart::Relation::summary) {
-      product<V, true>(factors, kTile, 1, rows, width, keys, count, width, to + part_.position(first) * stride,
+      product<V, true>(factors, kTile, 1, rows, width, keys, block.count, width, to + part_.position(first) * stride,
                        part_.step * stride);
       return;
     }
-    product<V, false>(factors, kTile, 1, rows, width, keys, count, width, gathered_, width);
+    product<V, false>(factors, kTile, 1, rows, width, keys, block.count, width, gathered_, width);
     for (int64_t j = 0; j < keys; ++j) add_row<V>(gathered_ + j * width, width, 1, to + part_.position(first + j) * stride);
   }
 
@@ -153,7 +130,7 @@ class SparseBackward {
   float *q_, *q_transposed_, *grad_output_, *grad_output_transposed_, *k_, *v_, *weights_, *grad_scores_, *grad_q_, *log_sum_exp_,
       *delta_, *gathered_;
   int64_t scratch_size_;
-  int64_t row_ = 0, rows_ = 0, key_ = 0;
+  int64_t row_ = 0, rows_ = 0;
 };
 
 }  // namespace

@@ -50,18 +50,23 @@ void KeyValueCache::append(const Inputs& tokens) {
   tokens_ += count;
 }
 
-at::Tensor KeyValueCache::attend(const at::Tensor& q) const {
-  const auto all = Inputs{q, keys(), values()};
-  // Without copies of the cache where heads share it: the queries of a group are rows of one product.
-  const auto batch = q.size(0), heads = all.output_heads(), groups = k_.size(1);
-  if (v_.size(1) != groups || q.size(1) != heads) {
-    const auto repeated = all.with_all_heads();
-    return at::matmul(at::softmax(at::matmul(repeated.q / std::sqrt(double(q.size(3))), repeated.k.transpose(2, 3)), -1),
-                      repeated.v);
-  }
-  const auto rows = q.reshape({batch, groups, heads / groups, q.size(3)}) / std::sqrt(double(q.size(3)));
-  const auto weights = at::softmax(at::matmul(rows, keys().transpose(2, 3)), -1);
-  return at::matmul(weights, values()).view({batch, heads, 1, v_.size(3)});
+at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  Inputs all{q, k, v};
+  const auto batch = q.size(0), heads = all.output_heads();
+  // Where heads share keys and values alike, the queries of a group are rows of one product, which needs no copies of the cache.
+  if (v.size(1) != k.size(1) || q.size(1) != heads) all = all.with_all_heads();
+  const auto groups = all.k.size(1);
+  const auto rows = all.q.reshape({batch, groups, heads / groups, q.size(3)}) / std::sqrt(double(q.size(3)));
+  const auto weights = at::softmax(at::matmul(rows, all.k.transpose(2, 3)), -1);
+  return at::matmul(weights, all.v).view({batch, heads, 1, v.size(3)});
+}
+
+Cost cached_step_cost(const Problem& p, double state_bytes) {
+  auto longer = p;
+  longer.key_len = p.query_len + 1;
+  const double rows = double(p.batch) * double(p.output_head_count()), keys = double(KeyValueCache::capacity_for(longer));
+  const double token = (p.input_bytes() + p.output_bytes()) / double(p.query_len);
+  return {rows * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state_bytes + token, state_bytes + token};
 }
 
 // A step that writes its key and value into the cache and attends to it.
@@ -114,17 +119,14 @@ std::unique_ptr<BoundStep> KeyValueCache::bind(const Inputs& token, const at::Te
 KeyValueCache::Step KeyValueCache::step(const Inputs& token, const std::string& implementation) {
   auto output = at::empty({token.q.size(0), token.output_heads(), 1, token.v.size(3)}, token.q.options());
   const Inputs rows{cpu::with_dense_rows(token.q), cpu::with_dense_rows(token.k), cpu::with_dense_rows(token.v)};
-  const auto threads = at::get_num_threads();
+  const auto workers = cpu::step_workers(bytes());
   const auto bound =
-      implementation == kComposedImplementation || output.numel() == 0 ? nullptr : bind(rows, output, threads, implementation);
+      implementation == kComposedImplementation || output.numel() == 0 ? nullptr : bind(rows, output, workers, implementation);
   if (!bound) {
     append(token);
-    return {attend(token.q), "aten/cache"};
+    return {attend_to_cache(token.q, keys(), values()), "aten/cache"};
   }
-  constexpr int64_t kMinBytesForThreads = 1 << 20;  // of the cache; one thread reads fewer before another is awake
-  const auto count = output.size(0) * output.size(1);
-  if (bytes() < kMinBytesForThreads) bound->run(0, count, 0);
-  else at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { bound->run(begin, end, at::get_thread_num()); });
+  cpu::run_step(*bound, output.size(0) * output.size(1), workers);
   count_token();
   return {output, bound->implementation()};
 }

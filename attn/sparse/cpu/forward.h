@@ -42,9 +42,7 @@ class SparseForward {
       start(resumes);
       Interval ranges[2];
       part_.keys_that_are_seen(row_, row_ + rows_, ranges[0], ranges[1]);
-      for (const auto& range : ranges)
-        for (int64_t key = range.begin; key < range.end; key += kTile)
-          add_keys(key, range.end - key < kTile ? range.end - key : kTile);
+      for_each_block<V, E>(p_, part_, row_, rows_, ranges, k_, v_, [&](const TileBlock& block) { add(block); });
       store();
     }
   }
@@ -52,15 +50,13 @@ class SparseForward {
  private:
   int64_t query(int64_t i) const { return part_.query_begin + (row_ + i) * part_.step; }
 
+  Rows partial_output() const { return {p_.partial_output, value_width_}; }
+
   // The output so far of query i where parts are joined.
   void load_partial(int64_t i) {
     float* to = sums_ + i * value_width_;
-    if (p_.partial_output) {
-      const float* from = static_cast<const float*>(p_.partial_output) + query(i) * value_width_;
-      for (int64_t m = 0; m < value_width_; m += V::kLanes) V::store(to + m, V::load(from + m));
-    } else {
-      load_rows<V, E>(p_.output, query(i), 1, p_.value_dim, to, value_width_, 0, 1);
-    }
+    if (p_.partial_output) load_rows<V, float>(partial_output(), query(i), 1, value_width_, to, value_width_, 0, 1);
+    else load_rows<V, E>(p_.output, query(i), 1, p_.value_dim, to, value_width_, 0, 1);
   }
 
   void start(bool resumes) {
@@ -76,37 +72,17 @@ class SparseForward {
     }
   }
 
-  void add_keys(int64_t key, int64_t keys) {
-    const TileMask mask(part_, row_, rows_, key, keys);
-    const auto k = rows_of_keys<V, E>(p_.k, part_, key, keys, p_.dim, k_);
-    const auto v = rows_of_keys<V, E>(p_.v, part_, key, keys, p_.value_dim, v_);
-    if (mask.all) return add_columns<false>(mask, k, v, 0, kTile, {0, keys});
-    for (int64_t c = 0; c < kTile; c += kGroup<V>) {
-      const auto seen = mask.keys_of(c, c + kGroup<V>, keys);
-      if (!seen.is_empty()) add_columns<true>(mask, k, v, c, kGroup<V>, seen);
-    }
-  }
-
-  // Adds the keys `seen` of the tile to the queries begin … begin + count − 1.
-  template <bool kMasked>
-  void add_columns(const TileMask& mask, const TileRows& k, const TileRows& v, int64_t begin, int64_t count,
-                   const Interval& seen) {
-    float* scores = scores_ + seen.begin * kTile + begin;
-    const auto keys = seen.end - seen.begin;
-    product<V, false>(k.data + seen.begin * k.stride, k.stride, 1, q_transposed_ + begin, kTile, keys, p_.dim, count, scores,
-                      kTile);
-    if constexpr (kMasked)
-      for (int64_t j = seen.begin; j < seen.end; ++j)
-        if (!mask.sees_all(j, begin, begin + count))
-          for (int64_t c = begin; c < begin + count; c += V::kLanes)
-            V::store(scores_ + j * kTile + c, keep_visible<V>(mask, j, c, V::load(scores_ + j * kTile + c)));
+  void add(const TileBlock& block) {
+    store_scores<V>(block, q_transposed_, p_.dim, scores_);
+    float* const scores = block.in(scores_);
+    const auto begin = block.begin, count = block.count;
     bool grew = false;
     float factors[kTile];
-    for (int64_t c = 0; c < count; c += kVectors * V::kLanes) grew |= weigh(scores + c, keys, begin + c, factors + c);
+    for (int64_t c = 0; c < count; c += kVectors * V::kLanes) grew |= weigh(scores + c, block.keys(), begin + c, factors + c);
     if (grew)
       for (int64_t i = 0; i < count; ++i)
         if (factors[i] != 1) scale_row<V>(sums_ + (begin + i) * value_width_, value_width_, factors[i]);
-    product<V, true>(scores, 1, kTile, v.data + seen.begin * v.stride, v.stride, count, keys, value_width_,
+    product<V, true>(scores, 1, kTile, block.v_rows(), block.v.stride, count, block.keys(), value_width_,
                      sums_ + begin * value_width_, value_width_);
   }
 
@@ -148,12 +124,8 @@ class SparseForward {
       const bool has_none = total_[i] == 0;
       log_sum_exp[query(i)] = has_none ? -__builtin_inff() : largest_[i] + std::log(total_[i]);
       scale_row<V>(from, value_width_, has_none ? 0 : 1 / total_[i]);
-      if (p_.partial_output) {
-        float* to = static_cast<float*>(p_.partial_output) + query(i) * value_width_;
-        for (int64_t m = 0; m < value_width_; m += V::kLanes) V::store(to + m, V::load(from + m));
-      }
-      RowStore<V, E> to(p_.output, query(i), 1, p_.value_dim, 0);
-      for (int64_t m = 0; m < p_.value_dim; m += V::kLanes) to(0, m, V::load(from + m));
+      if (p_.partial_output) RowStore<V, float>(partial_output(), query(i), 1, value_width_, 0).store_rows(from, value_width_, 1);
+      RowStore<V, E>(p_.output, query(i), 1, p_.value_dim, 0).store_rows(from, value_width_, 1);
     }
   }
 

@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -95,18 +94,7 @@ class SparsePass {
     const auto groups_of_entry = std::gcd(std::gcd(q_.size(1), k_.size(1)), v_.size(1));
     const auto groups = batch_ * groups_of_entry, sharing = groups == 0 ? 0 : heads_ / groups_of_entry;
     if (groups >= threads() && (groups % threads() == 0 || groups >= 4 * threads())) {
-      std::vector<SparseTask> tasks;
-      for (int64_t group = 0; group < groups; ++group) {
-        SparseTask all{group, nullptr, 0, 0, 0};
-        for (size_t stage = 0; stage < stages_; ++stage)
-          for (const auto& task : tasks_of(stage, group * sharing, (group + 1) * sharing, 1)) all.pairs += task.pairs;
-        tasks.push_back(all);
-      }
-      share(tasks, threads(), [&](const SparseTask& group, int64_t) {
-        for (size_t stage = 0; stage < stages_; ++stage)
-          for (const auto& task : tasks_of(stage, group.head * sharing, (group.head + 1) * sharing, 1))
-            kernels_.backward(head(task.head), *task.part, task.begin, task.end, scratch.for_this_thread());
-      });
+      backward_by_groups(groups, sharing, scratch);
     } else {
       backward_by_rows(groups, sharing, scratch);
     }
@@ -127,20 +115,35 @@ class SparsePass {
     return accumulator.narrow(3, 0, x.size(3)).to(x.scalar_type()).contiguous();
   }
 
+  void backward_by_groups(int64_t groups, int64_t sharing, const ThreadScratch& scratch) {
+    struct Group {
+      std::vector<SparseTask> tasks;
+      int64_t pairs = 0;
+    };
+    std::vector<Group> all(static_cast<size_t>(groups));
+    for (int64_t index = 0; index < groups; ++index)
+      for (size_t stage = 0; stage < stages_; ++stage)
+        for (const auto& task : tasks_of(stage, index * sharing, (index + 1) * sharing, 1)) {
+          auto& group = all[size_t(index)];
+          group.tasks.push_back(task), group.pairs += task.pairs;
+        }
+    share(all, threads(), [&](const Group& group, int64_t) {
+      for (const auto& task : group.tasks)
+        kernels_.backward(head(task.head), *task.part, task.begin, task.end, scratch.for_this_thread());
+    });
+  }
+
   void backward_by_rows(int64_t groups, int64_t sharing, const ThreadScratch& scratch) {
     // Gradients of the keys and values of one group for each thread but the first, which adds to the results.
+    if (groups == 0) return;
+    const auto all_k = grad_k_.flatten(0, 1).unflatten(0, {groups, -1}), all_v = grad_v_.flatten(0, 1).unflatten(0, {groups, -1});
     std::vector<Tensor> more_k, more_v;
-    const auto rows_of = [](const Tensor& x, int64_t group, int64_t count) {
-      return x.flatten(0, 1).unflatten(0, {count, -1}).select(0, group);
-    };
+    for (int64_t thread = 1; thread < threads(); ++thread)
+      more_k.push_back(at::empty_like(all_k[0])), more_v.push_back(at::empty_like(all_v[0]));
     for (int64_t group = 0; group < groups; ++group) {
-      const auto grad_k = rows_of(grad_k_, group, groups), grad_v = rows_of(grad_v_, group, groups);
-      for (int64_t thread = 1; thread < threads(); ++thread) {
-        if (group == 0) {
-          more_k.push_back(at::empty_like(grad_k)), more_v.push_back(at::empty_like(grad_v));
-        }
-        more_k[size_t(thread) - 1].zero_(), more_v[size_t(thread) - 1].zero_();
-      }
+      const auto grad_k = all_k[group], grad_v = all_v[group];
+      for (const auto* all : {&more_k, &more_v})
+        for (const auto& more : *all) more.zero_();
       // Rows of one stage have gradients of their own, those of the next stage or head may have the same.
       for (auto index = group * sharing; index < (group + 1) * sharing; ++index)
         for (size_t stage = 0; stage < stages_; ++stage)
@@ -184,8 +187,8 @@ class SparsePass {
 
   // Calls work(task, thread) for all tasks. Each thread has neighbouring tasks with about the same number of pairs, so that what
   // a thread computes depends on the number of threads alone.
-  static void share(const std::vector<SparseTask>& tasks, int64_t thread_count,
-                    const std::function<void(const SparseTask&, int64_t)>& work) {
+  template <class Task, class Work>
+  static void share(const std::vector<Task>& tasks, int64_t thread_count, const Work& work) {
     std::vector<int64_t> before{0};
     for (const auto& task : tasks) before.push_back(before.back() + task.pairs);
     // The first task whose middle is beyond this thread's share.
@@ -197,7 +200,7 @@ class SparsePass {
     };
     const auto run = [&](int64_t begin, int64_t end) {
       for (auto thread = begin; thread < end; ++thread)
-        for (auto task = first_task(thread); task < first_task(thread + 1); ++task) work(tasks[task], thread);
+        for (auto task = first_task(thread), last = first_task(thread + 1); task < last; ++task) work(tasks[task], thread);
     };
     if (thread_count == 1) run(0, 1);
     else at::parallel_for(0, thread_count, 1, run);
@@ -242,6 +245,19 @@ class CpuSparse final : public SparseImplementation {
   SparseGradients backward(const SparseArguments& a, const SparseResults& results, const Tensor& grad_output,
                            const Tensor& grad_log_sum_exp) const override {
     return SparsePass(kernels_, a).backward(a, results, grad_output, grad_log_sum_exp);
+  }
+
+  double working_bytes(const Problem& p, bool joins_parts, bool backward) const override {
+    const auto number = double(c10::elementSize(accumulator_dtype(p.dtype)));
+    const bool rounds = p.element_bytes() != number;
+    if (!backward) return joins_parts && rounds ? p.output_bytes() / p.element_bytes() * number : 0;
+    const double rows = double(p.batch) * double(p.output_head_count()) * double(p.query_len) * number;
+    const auto accumulators = [&](double bytes, int64_t columns) {
+      return bytes / p.element_bytes() * number * double(padded(columns)) / double(columns);
+    };
+    const bool needs_copies = rounds || p.head_dim % kPadding != 0 || p.value_dim % kPadding != 0;
+    return rows + p.output_bytes() + accumulators(p.query_bytes() + p.key_bytes(), p.head_dim) +
+           accumulators(p.value_bytes(), p.value_dim) + (needs_copies ? p.input_bytes() : 0);
   }
 
  private:

@@ -101,5 +101,56 @@ inline void load_queries(const Rows& rows, const VisiblePart& part, int64_t row,
   transpose<V>(to, width, kTile, width, transposed, kTile);
 }
 
+// Some queries of a tile and the keys that they see.
+struct TileBlock {
+  const TileMask& mask;
+  TileRows k, v;         // of all keys of the tile
+  int64_t key;           // the first key of the tile
+  int64_t begin, count;  // the queries
+  Interval seen;         // the keys, counted in the tile
+
+  int64_t keys() const { return seen.end - seen.begin; }
+  const float* k_rows() const { return k.data + seen.begin * k.stride; }
+  const float* v_rows() const { return v.data + seen.begin * v.stride; }
+  // The numbers of the block in a matrix [key][query] of the tile.
+  float* in(float* matrix) const { return matrix + seen.begin * kTile + begin; }
+};
+
+// Calls work(block) for the blocks of the queries row … row + rows − 1 with all keys in `ranges`. The buffers are for kTile rows
+// of keys and of values.
+template <class V, class E, class Work>
+inline void for_each_block(const SparseHeadParams& p, const VisiblePart& part, int64_t row, int64_t rows,
+                           const Interval (&ranges)[2], float* k_buffer, float* v_buffer, const Work& work) {
+  for (const auto& range : ranges)
+    for (int64_t key = range.begin; key < range.end; key += kTile) {
+      const auto keys = range.end - key < kTile ? range.end - key : kTile;
+      const TileMask mask(part, row, rows, key, keys);
+      TileBlock block{mask,
+                      rows_of_keys<V, E>(p.k, part, key, keys, p.dim, k_buffer),
+                      rows_of_keys<V, E>(p.v, part, key, keys, p.value_dim, v_buffer),
+                      key,
+                      0,
+                      mask.all ? kTile : kGroup<V>,
+                      {0, keys}};
+      for (; block.begin < kTile; block.begin += block.count) {
+        if (!mask.all) block.seen = mask.keys_of(block.begin, block.begin + block.count, keys);
+        if (!block.seen.is_empty()) work(block);
+      }
+    }
+}
+
+// Writes the scores of a block to scores[key][query], −∞ for hidden pairs.
+template <class V>
+inline void store_scores(const TileBlock& block, const float* q_transposed, int64_t dim, float* scores) {
+  product<V, false>(block.k_rows(), block.k.stride, 1, q_transposed + block.begin, kTile, block.keys(), dim, block.count,
+                    block.in(scores), kTile);
+  if (block.mask.all) return;
+  const auto end = block.begin + block.count;
+  for (int64_t j = block.seen.begin; j < block.seen.end; ++j)
+    if (!block.mask.sees_all(j, block.begin, end))
+      for (int64_t c = block.begin; c < end; c += V::kLanes)
+        V::store(scores + j * kTile + c, keep_visible<V>(block.mask, j, c, V::load(scores + j * kTile + c)));
+}
+
 }  // namespace
 }  // namespace attn::cpu
