@@ -116,6 +116,15 @@ Problem problem_of(const Inputs& inputs, const std::vector<InputSpec>& specs) {
     check_values_of_key_lengths(*inputs.mask.key_lengths, k.size(2));
     problem.key_lengths.kind = KeyLengthDistribution::Kind::uniform;
   }
+  if (const auto& borders = inputs.mask.cu_seqlens) {
+    check_cu_seqlens("", *borders);
+    check_values_of_cu_seqlens("", *borders, q.size(2), "q");
+    problem.packed.drawn = borders->size(0) - 1;
+    if (borders->device().is_cpu()) {
+      const auto lengths = borders->diff().contiguous();
+      problem.packed.lengths.assign(lengths.const_data_ptr<int64_t>(), lengths.const_data_ptr<int64_t>() + lengths.numel());
+    }
+  }
   problem.validate();
   for (const auto* x : {&k, &v}) TORCH_CHECK_VALUE(x->size(1) >= 1, x == &k ? "k" : "v", " has heads 0, expected at least 1");
   return problem;

@@ -14,6 +14,16 @@ Mask Mask::from(const Problem& problem, at::Generator generator) {
   } else if (lengths.kind == KeyLengthDistribution::Kind::fixed) {
     mask.key_lengths = at::full({problem.batch}, lengths.length, at::kLong).to(problem.device);
   }
+  if (const auto& packed = problem.packed; !packed.is_none()) {
+    const auto borders = packed.lengths.empty()
+                             ? std::get<0>(at::randperm(problem.query_len - 1, std::move(generator), at::kLong)
+                                               .narrow(0, 0, packed.drawn - 1)
+                                               .add_(1)
+                                               .sort())
+                             : at::tensor(packed.lengths, at::kLong).cumsum(0).narrow(0, 0, packed.count() - 1);
+    mask.cu_seqlens =
+        at::cat({at::zeros({1}, at::kLong), borders, at::full({1}, problem.query_len, at::kLong)}).to(problem.device);
+  }
   return mask;
 }
 
@@ -31,7 +41,7 @@ std::optional<at::Tensor> Mask::hidden_keys(int64_t key_len) const {
 
 std::optional<at::Tensor> Mask::hidden_pairs(int64_t query_len, int64_t key_len, at::Device device) const {
   std::optional<at::Tensor> hidden;
-  if (!pattern.is_all()) {
+  if (!sees_all()) {
     const auto rows = at::arange(query_len, at::TensorOptions(at::kLong).device(device));
     return visible_pairs(rows, query_len, key_len).logical_not();
   }
@@ -49,7 +59,16 @@ std::optional<at::Tensor> Mask::hidden_pairs(int64_t query_len, int64_t key_len,
 at::Tensor Mask::visible_pairs(const at::Tensor& rows, int64_t query_len, int64_t key_len) const {
   const auto keys = at::arange(key_len, rows.options()).view({1, 1, 1, -1});
   const auto places = rows.view({1, 1, -1, 1}) + (key_len - query_len);
-  auto visible = pattern.visible(places, keys);
+  at::Tensor visible;
+  if (cu_seqlens) {
+    const auto ends = cu_seqlens->narrow(0, 1, cu_seqlens->size(0) - 1);
+    const auto sequence = [&](const at::Tensor& positions) { return at::bucketize(positions, ends, false, /*right=*/true); };
+    const auto begin = [&](const at::Tensor& sequences) { return cu_seqlens->index({sequences}); };
+    const auto of_query = sequence(places), of_key = sequence(keys);
+    visible = pattern.visible(places - begin(of_query), keys - begin(of_key)).logical_and(of_query == of_key);
+  } else {
+    visible = pattern.visible(places, keys);
+  }
   if (causal) visible = visible.logical_and(keys <= places);
   if (key_lengths) visible = visible.logical_and(keys < key_lengths->view({-1, 1, 1, 1}));
   return visible;

@@ -72,7 +72,7 @@ at::Tensor AttentionMethod::forward(const Inputs& inputs) {
 }
 
 std::optional<ExactAttention> AttentionMethod::exact_attention(const Inputs& masked, const at::Tensor& rows) const {
-  // What a pattern leaves out is an error of the method.
+  // What a pattern leaves out is an error of the method; packed sequences stay apart.
   auto inputs = masked;
   inputs.mask.pattern = {};
   auto weights = reference::softmax_weights(inputs, rows);
@@ -107,6 +107,10 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
     if (!is_call && !(can.windows_in_decoding && problem.pattern.kind == Pattern::Kind::window))
       return label() + ": decoding takes " + (can.windows_in_decoding ? "windows alone, not" : "no") + " pattern " +
              problem.pattern.text();
+  }
+  if (!problem.packed.is_none()) {
+    if (!can.packed) return label() + " takes no packed sequences";
+    if (!is_call) return label() + ": decoding takes no packed sequences";
   }
   if (protocol == Protocol::forward_backward && !can.gradients) return label() + " has no gradients";
   if (!contains(can.dtypes, problem.dtype)) return label() + " does not take " + dtype_name(problem.dtype);

@@ -40,6 +40,7 @@ struct Capabilities {
   SharedHeads shared_heads = SharedHeads::no;  // other numbers of heads of keys or values than of queries; in decoding if `read`
   bool key_lengths = true;                     // Mask::key_lengths
   bool patterns = false;                       // patterns of visible keys other than `all`, in calls
+  bool packed = false;                         // Mask::cu_seqlens, in calls
   bool windows_in_decoding = false;            // the patterns `window:…` in decoding
   bool gradients = true;                       // of the inputs that are differentiable
   int64_t length_multiple = 1;                 // of which query_len and key_len of calls must be multiples; at least 1

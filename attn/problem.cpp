@@ -49,6 +49,53 @@ KeyLengthDistribution KeyLengthDistribution::parse(const std::string& text) {
   return {Kind::fixed, length};
 }
 
+PackedSequences PackedSequences::parse(const std::string& text) {
+  if (text == "none") return {};
+  const auto check = [&](bool is_right) {
+    check_field(is_right, "packed", "packed = '", text,
+                "', expected 'none', 'uniform:S' with a number of sequences, or 'lengths:' and their lengths, such as "
+                "'lengths:64,192'");
+  };
+  const auto colon = text.find(':');
+  const auto kind = text.substr(0, colon);
+  check(colon != std::string::npos && (kind == "uniform" || kind == "lengths"));
+  PackedSequences packed;
+  const auto* const end = text.data() + text.size();
+  for (const auto* begin = text.data() + colon + 1;; ++begin) {
+    int64_t number = 0;
+    const auto [next, error] = std::from_chars(begin, end, number);
+    check(error == std::errc{} && number >= 1 && (next == end || (*next == ',' && kind == "lengths")));
+    if (kind == "uniform") packed.drawn = number;
+    else packed.lengths.push_back(number);
+    if (next == end) return packed;
+    begin = next;
+  }
+}
+
+std::string PackedSequences::text() const {
+  if (is_none()) return "none";
+  if (lengths.empty()) return "uniform:" + std::to_string(drawn);
+  std::string all;
+  for (const auto length : lengths) all += (all.empty() ? "lengths:" : ",") + std::to_string(length);
+  return all;
+}
+
+std::vector<int64_t> PackedSequences::expected_lengths(int64_t query_len) const {
+  if (!lengths.empty()) return lengths;
+  // The k-th smallest of S parts of 1 that are divided at uniform places is Σ_{i<k} 1/(S − i) / S long on average.
+  std::vector<int64_t> all;
+  double border = 0, expected = 0;
+  int64_t begin = 0;
+  for (int64_t k = 0; k < count(); ++k) {
+    expected += 1 / double(count() - k);
+    border += expected / double(count());
+    const auto end = k + 1 == count() ? query_len : int64_t(border * double(query_len));
+    all.push_back(end - begin);
+    begin = end;
+  }
+  return all;
+}
+
 void Problem::validate() const {
   check_min("batch", batch, 0);
   check_min("heads", heads, 1);
@@ -65,6 +112,16 @@ void Problem::validate() const {
   check_min("value_dim", value_dim, 1);
   check_field(key_lengths.kind != KeyLengthDistribution::Kind::fixed || key_lengths.length <= key_len, "key_lengths",
               "problem: key_lengths = ", key_lengths.length, " is beyond key_len = ", key_len);
+  if (!packed.is_none()) {
+    const auto text = packed.text();
+    check_field(key_len == query_len, "packed", "problem: packed = ", text, " needs key_len = query_len");
+    check_field(key_lengths.is_full(), "packed", "problem: packed = ", text, " does not go with key lengths");
+    const auto sum = std::accumulate(packed.lengths.begin(), packed.lengths.end(), int64_t{0});
+    check_field(packed.lengths.empty() || sum == query_len, "packed", "problem: packed = ", text, " has lengths that add up to ",
+                sum, ", expected query_len = ", query_len);
+    check_field(packed.drawn <= query_len, "packed", "problem: packed = ", text,
+                " has more sequences than query_len = ", query_len, " has positions");
+  }
   const double max = double(std::numeric_limits<int64_t>::max()) / 64;
   check_field(query_bytes() < max && key_bytes() < max && value_bytes() < max && output_bytes() < max, "",
               "problem: its tensors have more bytes than 64-bit sizes can count");

@@ -5,8 +5,10 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "attn/pattern.h"
 
@@ -21,6 +23,27 @@ struct KeyLengthDistribution {
   // "full", "uniform" or a number. Throws c10::ValueError for anything else.
   static KeyLengthDistribution parse(const std::string& text);
   bool is_full() const { return kind == Kind::full; }
+};
+
+// How the positions of each batch entry are divided into packed sequences: sequences that follow each other and do not see each
+// other. Every batch entry is divided in the same way. The texts, in sweep files and records:
+//
+//   none                one sequence
+//   uniform:S           S sequences, whose borders are drawn uniformly from the places between two positions
+//   lengths:64,192,44   sequences of these lengths, which must add up to query_len
+struct PackedSequences {
+  int64_t drawn = 0;             // S
+  std::vector<int64_t> lengths;  // of a list
+
+  // Throws c10::ValueError for text of another form.
+  static PackedSequences parse(const std::string& text);
+  std::string text() const;
+
+  bool is_none() const { return drawn == 0 && lengths.empty(); }
+  // The number of sequences.
+  int64_t count() const { return lengths.empty() ? std::max<int64_t>(drawn, 1) : int64_t(lengths.size()); }
+  // The lengths of a list, or the expected ones of drawn sequences, sorted, which add up to query_len.
+  std::vector<int64_t> expected_lengths(int64_t query_len) const;
 };
 
 // Tensors are laid out [batch, heads, length, dim]: q [B,H,N,D], k [B,G,L,D], v [B,W,L,M], output [B,U,N,M], where U is the
@@ -39,7 +62,8 @@ struct Problem {
   c10::DeviceType device = c10::DeviceType::CPU;
   bool causal = false;  // query i sees keys 0 … i + key_len − query_len
   KeyLengthDistribution key_lengths;
-  Pattern pattern;  // which keys a query sees by its distance from them
+  Pattern pattern;         // which keys a query sees by its distance from them
+  PackedSequences packed;  // other than `none`, needs key_len = query_len and full key lengths
 
   // Throws c10::ValueError for an invalid field; the message names the field, its value and what was expected.
   void validate() const;

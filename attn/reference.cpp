@@ -6,10 +6,11 @@
 
 namespace attn::reference {
 
-at::Tensor softmax_weights(const Inputs& inputs, const at::Tensor& rows) {
-  const auto key_len = inputs.k.size(2);
-  const auto hidden_keys = inputs.mask.hidden_keys(key_len);
-  const auto hidden = inputs.mask.visible_pairs(rows, inputs.q.size(2), key_len).logical_not();
+namespace {
+
+at::Tensor weights_of_pairs(const Inputs& inputs, const at::Tensor& rows, const at::Tensor& visible) {
+  const auto hidden = visible.logical_not();
+  const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
   const auto scale = 1 / std::sqrt(double(inputs.q.size(3)));
   const auto logits = at::matmul(inputs.q.index_select(2, rows), zero_where(inputs.k, hidden_keys).transpose(2, 3)) * scale;
   // The weights of a row are relative to its largest visible logit, so that exp does not overflow. All weights of a row that sees
@@ -20,8 +21,19 @@ at::Tensor softmax_weights(const Inputs& inputs, const at::Tensor& rows) {
   return weights / at::where(total == 0, at::ones_like(total), total);
 }
 
+}  // namespace
+
+at::Tensor softmax_weights(const Inputs& inputs, const at::Tensor& rows) {
+  return weights_of_pairs(inputs, rows, inputs.mask.visible_pairs(rows, inputs.q.size(2), inputs.k.size(2)));
+}
+
+at::Tensor softmax_of_pairs(const Inputs& inputs, const at::Tensor& rows, const at::Tensor& visible) {
+  const auto values = zero_where(inputs.v, inputs.mask.hidden_keys(inputs.k.size(2)));
+  return at::matmul(weights_of_pairs(inputs, rows, visible), values);
+}
+
 at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows) {
-  return at::matmul(softmax_weights(inputs, rows), zero_where(inputs.v, inputs.mask.hidden_keys(inputs.k.size(2))));
+  return softmax_of_pairs(inputs, rows, inputs.mask.visible_pairs(rows, inputs.q.size(2), inputs.k.size(2)));
 }
 
 }  // namespace attn::reference

@@ -11,6 +11,9 @@ namespace attn::reference {
 // zero. The inputs are float64.
 at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows);
 
+// The same over the pairs that `visible` (bool, broadcastable to [B,H,R,L]) names, whatever the mask says of them.
+at::Tensor softmax_of_pairs(const Inputs& inputs, const at::Tensor& rows, const at::Tensor& visible);
+
 // The weights of the values in these rows, [B,H,R,L]. Those of a row that sees no key are zero.
 at::Tensor softmax_weights(const Inputs& inputs, const at::Tensor& rows);
 

@@ -27,7 +27,7 @@ class Sdpa : public AttentionMethod {
     Capabilities can;
     can.shared_heads = SharedHeads::repeated;
     can.causal_cross_attention = true;
-    can.patterns = true;
+    can.patterns = can.packed = true;
     can.nan_reaches_its_rows_only = false;  // PyTorch's kernels multiply hidden values by zero
     return can;
   }
@@ -37,7 +37,7 @@ class Sdpa : public AttentionMethod {
     const bool lengths = !p.key_lengths.is_full();
     // PyTorch's causal mask lets query i see the keys 0 … i even if there are more keys than queries, so that this case needs an
     // explicit mask, too.
-    const bool explicit_mask = lengths || !p.pattern.is_all() || (p.causal && p.key_len != p.query_len);
+    const bool explicit_mask = lengths || !p.pattern.is_all() || !p.packed.is_none() || (p.causal && p.key_len != p.query_len);
     const double scores = p.score_count() / (p.causal && !explicit_mask ? 2 : 1);
     const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
     const double min_bytes = p.input_bytes() + p.output_bytes();
@@ -62,7 +62,7 @@ class Sdpa : public AttentionMethod {
     const auto query_len = inputs.q.size(2), key_len = inputs.k.size(2);
     const auto hidden_keys = mask.hidden_keys(key_len);
     std::optional<at::Tensor> hidden, visible;
-    if (mask.key_lengths || !mask.pattern.is_all() || (mask.causal && query_len != key_len))
+    if (mask.key_lengths || !mask.sees_all() || (mask.causal && query_len != key_len))
       hidden = mask.hidden_pairs(query_len, key_len, inputs.q.device());
     const auto empty = mask.empty_rows(query_len, key_len, inputs.q.device(), hidden);
     if (hidden) {

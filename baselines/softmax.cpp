@@ -73,7 +73,7 @@ at::Tensor materialised_softmax(const Inputs& inputs) {
   const auto weights = at::softmax(scores, -1);
   scores.reset();
   const auto values = zero_where(v, hidden_keys);
-  return zero_where(mask.causal && mask.pattern.is_all() ? causal_product(weights, values) : at::matmul(weights, values), empty);
+  return zero_where(mask.causal && mask.sees_all() ? causal_product(weights, values) : at::matmul(weights, values), empty);
 }
 
 Cost materialised_softmax_cost(const Problem& p, bool backward) {
@@ -82,7 +82,7 @@ Cost materialised_softmax_cost(const Problem& p, bool backward) {
   const double matrix = scores * p.element_bytes();
   // A mask takes one byte per pair: [N,L] if it is only causal, [B,1,L] with key lengths, [B,N,L] with both.
   const double pairs = double(p.query_len) * double(p.key_len);
-  const bool by_pair = p.causal || !p.pattern.is_all();
+  const bool by_pair = p.causal || !p.pattern.is_all() || !p.packed.is_none();
   const double mask = p.key_lengths.is_full() ? (by_pair ? pairs : 0) : double(p.batch) * (by_pair ? pairs : double(p.key_len));
   const double masked_inputs = (p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes()) + (p.causal ? p.value_bytes() : 0);
   const double inputs_and_masks = p.input_bytes() + p.output_bytes() + mask + masked_inputs + p.query_bytes();
@@ -97,7 +97,7 @@ Capabilities Softmax::capabilities() const {
   Capabilities can;
   can.shared_heads = SharedHeads::repeated;
   can.causal_cross_attention = true;
-  can.patterns = true;
+  can.patterns = can.packed = true;
   can.decoding = true;
   can.steps_recompute_prefix = true;
   return can;

@@ -39,7 +39,7 @@ Capabilities RecurrentMethod::capabilities() const {
   Capabilities can;
   can.full = can.cross_attention = can.key_lengths = false;
   can.shared_heads = SharedHeads::read;
-  can.decoding = can.prefill_continues = true;
+  can.packed = can.decoding = can.prefill_continues = true;
   if (implementation_name_ == kComposedImplementation) can.nan_reaches_its_rows_only = false;
   if (rule_.reads_g) can.inputs.push_back(find_input("g"));
   if (rule_.feature_gates) can.inputs.back().shape = "BWLD";
@@ -49,6 +49,7 @@ Capabilities RecurrentMethod::capabilities() const {
 
 std::optional<std::string> RecurrentMethod::why_unsupported(const Problem& p, Protocol protocol) const {
   if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
+  if (!p.packed.is_none() && p.batch != 1) return label() + " takes packed sequences in a batch of 1 alone";
   if (p.key_head_count() != p.heads) return label() + " needs as many heads of keys as of queries";
   if (p.value_head_count() % p.heads != 0)
     return label() + " needs a number of heads of values that is a multiple of that of queries";
@@ -76,12 +77,19 @@ std::optional<at::Tensor> RecurrentMethod::decays_of(const Inputs& inputs) const
 RecurrentArguments RecurrentMethod::arguments_of(const Inputs& inputs) const {
   const auto beta = inputs.beta.defined() ? std::optional(inputs.beta) : std::nullopt;
   const auto scale = 1 / std::sqrt(double(inputs.q.size(3)));
-  return {inputs.q, inputs.k, inputs.v, decays_of(inputs), beta, {}, {}, rule_.delta, scale, rule_.normalize};
+  return {inputs.q, inputs.k, inputs.v, decays_of(inputs), beta, {}, inputs.mask.cu_seqlens, rule_.delta, scale, rule_.normalize};
 }
 
 at::Tensor RecurrentMethod::reference(const Inputs& inputs, const at::Tensor& rows) const {
   auto all = inputs;
   if (const auto g = decays_of(inputs)) all.g = *g;
+  // A decay of −∞ at its first position keeps a packed sequence from what is before it.
+  if (const auto& borders = inputs.mask.cu_seqlens) {
+    auto begins = at::arange(inputs.v.size(2), borders->options()).unsqueeze(1).eq(*borders).any(1);
+    if (!all.g.defined()) all.g = at::zeros({inputs.v.size(0), inputs.v.size(1), inputs.v.size(2)}, inputs.v.options());
+    if (all.g.dim() == 4) begins = begins.unsqueeze(1);
+    all.g = all.g.masked_fill(begins, -INFINITY);
+  }
   return reference::recurrent(
       all, rows, {.delta = rule_.delta, .scale = 1 / std::sqrt(double(inputs.q.size(3))), .normalize = rule_.normalize});
 }
@@ -95,6 +103,7 @@ at::Tensor RecurrentMethod::attend(const Inputs& inputs) {
   return recurrent_attention(a.q, a.k, a.v,
                              {.g = a.g,
                               .beta = a.beta,
+                              .cu_seqlens = a.cu_seqlens,
                               .rule = rule_.delta ? "delta" : "add",
                               .scale = a.scale,
                               .normalize = a.normalize,
@@ -151,7 +160,8 @@ Cost RecurrentMethod::cost(const Problem& p, Protocol protocol) const {
   const double steps = rule_.delta ? (backward ? 13 : 3) : (backward ? 9 : 2);
   return {.flops = product * steps,
           .min_bytes = backward ? 3 * read + 2 * written : read + written,
-          .peak_bytes = backward ? 2 * (read + written) + working : read + written + working};
+          .peak_bytes = double(p.packed.count() - 1) * state +  // every packed sequence has a state
+                        (backward ? 2 * (read + written) + working : read + written + working)};
 }
 
 double RecurrentMethod::state_bytes(const Problem& p, int64_t) const {

@@ -14,14 +14,16 @@ at::Tensor visible_pairs(const SparseArguments& a) {
   const auto query_len = a.q.size(2), key_len = a.k.size(2);
   const auto rows = at::arange(query_len, a.q.options().dtype(at::kLong));
   Mask mask{.causal = a.causal, .key_lengths = a.key_lengths, .pattern = a.pattern};
-  if (!a.cu_seqlens) return mask.visible_pairs(rows, query_len, key_len);
-  const auto borders = a.cu_seqlens->to(a.q.device());
-  const auto sequence = at::searchsorted(borders, rows, /*out_int32=*/false, /*right=*/true) - 1;
-  const auto place = rows - borders.index_select(0, sequence);
-  auto visible =
-      a.pattern.visible(place.unsqueeze(1), place.unsqueeze(0)).logical_and(sequence.unsqueeze(1) == sequence.unsqueeze(0));
-  if (a.causal) visible = visible.logical_and(place.unsqueeze(1) >= place.unsqueeze(0));
-  return visible;
+  if (a.cu_seqlens) mask.cu_seqlens = a.cu_seqlens->to(a.q.device());
+  const auto visible = mask.visible_pairs(rows, query_len, key_len);
+  if (!a.chosen_blocks) return visible;
+  const auto& blocks = *a.chosen_blocks;
+  // One more column takes what chooses no block.
+  const auto count = (key_len + a.block - 1) / a.block;
+  const auto chosen = at::zeros({blocks.size(0), blocks.size(1), query_len, count + 1}, blocks.options().dtype(at::kBool))
+                          .scatter(3, blocks.where(blocks >= 0, count), true);
+  const auto of_keys = chosen.index_select(3, at::arange(key_len, blocks.options()).div(a.block, "floor"));
+  return of_keys.repeat_interleave(a.output_heads() / blocks.size(1), 1).logical_and(visible);
 }
 
 }  // namespace

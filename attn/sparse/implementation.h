@@ -32,6 +32,11 @@ struct SparseArguments {
   std::optional<at::Tensor> cu_seqlens;
   std::optional<at::Tensor> sinks;  // [U], in the accumulator dtype: the score of a key without a value, which every query sees
 
+  // int64 [B,C,N,K], where C divides U: the blocks of `block` keys that each query of the heads sees, in any order; −1 for none.
+  // Then the pattern is `all` and there is no cu_seqlens.
+  std::optional<at::Tensor> chosen_blocks;
+  int64_t block = 64;
+
   int64_t output_heads() const { return std::max({q.size(1), k.size(1), v.size(1)}); }
 };
 

@@ -21,7 +21,7 @@ class SparseSdpa : public AttentionMethod {
     Capabilities can;
     can.shared_heads = SharedHeads::read;
     can.causal_cross_attention = true;
-    can.patterns = can.decoding = can.windows_in_decoding = true;
+    can.patterns = can.packed = can.decoding = can.windows_in_decoding = true;
     can.nan_reaches_its_rows_only = false;  // tiles with visible and hidden pairs multiply hidden values by zero
     return can;
   }
@@ -38,10 +38,10 @@ class SparseSdpa : public AttentionMethod {
   Cost cost(const Problem& p, Protocol protocol) const override {
     if (protocol == Protocol::decode) return step_cost(p);
     const bool backward = protocol == Protocol::forward_backward;
-    const auto parts = visible_parts(p.pattern, p.causal, p.query_len, p.key_len, p.key_len);
     const auto* const implementation = implementations_.find(request_for(p, backward));
     const double share = p.key_lengths.is_full() ? 1 : 0.5;
-    const double pairs = count_pairs(parts) * share * double(p.batch) * double(p.output_head_count());
+    const bool joins_parts = visible_parts(p.pattern, p.causal, p.query_len, p.key_len, p.key_len).size() > 1;
+    const double pairs = visible_pairs_of(p) * share * double(p.batch) * double(p.output_head_count());
     const double dim = double(p.head_dim), value_dim = double(p.value_dim);
     Cost cost;
     cost.flops = pairs * (2 * dim + 2 * value_dim + 5);
@@ -51,7 +51,7 @@ class SparseSdpa : public AttentionMethod {
     cost.min_bytes = p.input_bytes() + p.output_bytes();
     cost.peak_bytes = p.input_bytes() + p.output_bytes() + rows;
     if (backward && implementation) cost.min_bytes = 2 * cost.min_bytes + p.input_bytes();
-    cost.peak_bytes += implementation ? implementation->working_bytes(p, /*joins_parts=*/parts.size() > 1, backward)
+    cost.peak_bytes += implementation ? implementation->working_bytes(p, joins_parts, backward)
                                       : p.score_count() * accumulator * (backward ? 5 : 3);  // scores and weights of all pairs
     if (protocol == Protocol::prefill) cost.peak_bytes += state_bytes(p, p.query_len);
     return cost;
@@ -68,8 +68,12 @@ class SparseSdpa : public AttentionMethod {
         {wanted_, q.scalar_type(), q.device().type(), q.size(3), v.size(3), records_gradients({q, k, v}), q.device().index()});
     ran(implementation ? "kernel/" + implementation->name() : "aten/materialised");
     const auto& mask = inputs.mask;
-    return std::get<0>(sparse_attention(q, k, v, mask.causal, mask.pattern.text(), mask.key_lengths, std::nullopt, std::nullopt,
-                                        std::nullopt, implementation ? implementation->name() : kComposedImplementation));
+    return std::get<0>(sparse_attention(q, k, v,
+                                        {.causal = mask.causal,
+                                         .pattern = mask.pattern.text(),
+                                         .key_lengths = mask.key_lengths,
+                                         .cu_seqlens = mask.cu_seqlens,
+                                         .implementation = implementation ? implementation->name() : kComposedImplementation}));
   }
 
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override {
@@ -90,6 +94,18 @@ class SparseSdpa : public AttentionMethod {
   }
 
  private:
+  // The number of visible pairs of a batch entry and head with all its keys.
+  static double visible_pairs_of(const Problem& p) {
+    const auto count = [&](int64_t query_len, int64_t key_len) {
+      return count_pairs(visible_parts(p.pattern, p.causal, query_len, key_len, key_len));
+    };
+    if (p.packed.is_none()) return count(p.query_len, p.key_len);
+    double pairs = 0;
+    for (const auto length : p.packed.expected_lengths(p.query_len))
+      if (length > 0) pairs += count(length, length);
+    return pairs;
+  }
+
   // A step reads what the cache holds once.
   static Cost step_cost(const Problem& p) {
     auto longer = p;

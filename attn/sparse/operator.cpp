@@ -25,7 +25,8 @@ struct SparseCall {
   Tensor q, k, v;
   bool causal = false;
   std::string pattern;
-  std::optional<Tensor> key_lengths, cu_seqlens, sinks;
+  std::optional<Tensor> key_lengths, cu_seqlens, sinks, chosen_blocks;
+  int64_t block = 64;
   std::optional<double> scale;
   std::string implementation;
 
@@ -40,7 +41,9 @@ struct SparseCall {
                       argument("key_lengths", &A::key_lengths, "None"),
                       argument("cu_seqlens", &A::cu_seqlens, "None"),
                       argument("scale", &A::scale, "None"),
-                      argument("implementation", &A::implementation, "\"auto\"")};
+                      argument("implementation", &A::implementation, "\"auto\""),
+                      argument("chosen_blocks", &A::chosen_blocks, "None"),
+                      argument("block", &A::block, "64")};
   }
 };
 
@@ -78,7 +81,17 @@ void check_sparse(const char* prefix, const SparseCall& a) {
     TORCH_CHECK_VALUE(a.q.sym_size(2) == a.k.sym_size(2), prefix, "q has length ", a.q.sym_size(2), " and k ", a.k.sym_size(2),
                       ", expected one length beside cu_seqlens");
   }
-  Pattern::parse(a.pattern);
+  const auto pattern = Pattern::parse(a.pattern);
+  if (!a.chosen_blocks) return;
+  const auto& blocks = *a.chosen_blocks;
+  TORCH_CHECK_VALUE(pattern.is_all() && !a.cu_seqlens, prefix, "chosen_blocks does not go with a pattern or with cu_seqlens");
+  TORCH_CHECK_VALUE(a.block >= 1, prefix, "block = ", a.block, ", expected at least 1");
+  TORCH_CHECK_VALUE(blocks.scalar_type() == at::kLong && blocks.dim() == 4 && blocks.device() == a.q.device() &&
+                        blocks.sym_size(0) == a.q.sym_size(0) && blocks.sym_size(1) > 0 && heads % blocks.sym_size(1) == 0 &&
+                        blocks.sym_size(2) == a.q.sym_size(2),
+                    prefix, "chosen_blocks is ", blocks.scalar_type(), " ", blocks.sym_sizes(), " on ", blocks.device(),
+                    ", expected int64 [", a.q.sym_size(0), ",C,", a.q.sym_size(2), ",K] on ", a.q.device(),
+                    " with a divisor C of ", heads);
 }
 
 // Reading values from a GPU would wait for all work that was queued before, so the values are checked on the CPU only.
@@ -100,7 +113,9 @@ SparseArguments sparse_arguments(const SparseCall& a) {
           a.scale.value_or(1 / std::sqrt(double(a.q.size(3)))),
           a.key_lengths,
           a.cu_seqlens,
-          a.sinks};
+          a.sinks,
+          a.chosen_blocks,
+          a.block};
 }
 
 // ---------------------------------------------------------------- computation
@@ -206,12 +221,10 @@ TORCH_LIBRARY_IMPL(attn, Autograd, library) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                            const std::string& pattern, const std::optional<Tensor>& key_lengths,
-                                            const std::optional<Tensor>& cu_seqlens, const std::optional<Tensor>& sinks,
-                                            std::optional<double> scale, const std::string& implementation) {
+std::tuple<Tensor, Tensor> sparse_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SparseAttentionOptions& o) {
   static const auto handle = find_operator("attn::sparse_attention");
-  SparseCall call{q, k, v, causal, pattern, key_lengths, cu_seqlens, sinks, scale, implementation};
+  SparseCall call{
+      q, k, v, o.causal, o.pattern, o.key_lengths, o.cu_seqlens, o.sinks, o.chosen_blocks, o.block, o.scale, o.implementation};
   auto results = call_operator(handle, call);
   return {results[0], results[1]};
 }

@@ -9,15 +9,20 @@
 
 namespace attn {
 
-// Softmax attention over the keys that a pattern leaves visible, as attn/sparse/implementation.h defines it: the output and the
-// log-sum-exp, both differentiable in q, k, v and the sinks. `pattern` is a text of attn/pattern.h; the scale is 1/√D by default.
+// What SparseArguments in attn/sparse/implementation.h define; `pattern` is a text of attn/pattern.h.
+struct SparseAttentionOptions {
+  bool causal = false;
+  std::string pattern = "all";
+  std::optional<at::Tensor> key_lengths = {}, cu_seqlens = {}, sinks = {}, chosen_blocks = {};
+  int64_t block = 64;                // of chosen_blocks
+  std::optional<double> scale = {};  // D^-½ without it
+  std::string implementation = "auto";
+};
+
+// Softmax attention over the keys that a pattern leaves visible, or over blocks of keys that are chosen for each query, as
+// attn/sparse/implementation.h defines it: the output and the log-sum-exp, both differentiable in q, k, v and the sinks.
 // Throws c10::ValueError for arguments that do not fit together, which the message names.
-std::tuple<at::Tensor, at::Tensor> sparse_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
-                                                    const std::string& pattern,
-                                                    const std::optional<at::Tensor>& key_lengths = std::nullopt,
-                                                    const std::optional<at::Tensor>& cu_seqlens = std::nullopt,
-                                                    const std::optional<at::Tensor>& sinks = std::nullopt,
-                                                    std::optional<double> scale = std::nullopt,
-                                                    const std::string& implementation = "auto");
+std::tuple<at::Tensor, at::Tensor> sparse_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                    const SparseAttentionOptions& options = {});
 
 }  // namespace attn

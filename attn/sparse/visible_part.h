@@ -1,9 +1,9 @@
 // VisiblePart: a set of pairs (query, key) in a form that kernels can run through tile by tile.
 //
 // The pairs that a mask leaves visible are divided into parts (attn/sparse/visible_parts.h). A part takes some of the queries,
-// its rows t, and some of the keys, its keys u. The rows that see a key are at most two intervals of rows, and the keys that some
-// rows see are at most two ranges of keys, so that a kernel visits no tile without a visible pair and needs no matrix of them.
-// This header does not include LibTorch.
+// its rows t, and some of the keys, its keys u: those of regular positions, or those of a list. The rows that see a key are at
+// most two intervals of rows, and the keys that some rows see are at most two ranges of keys, so that a kernel visits no tile
+// without a visible pair and needs no matrix of them. This header does not include LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@ struct VisiblePart {
   enum class Relation {
     band,     // those with low ≤ x − u < high, except x − u = 0 with `without_own`; with `first`, also every key u < first
     block,    // those of the same block of `block` places
+    chosen,   // all; row t is the query queries[t], where these rise with t
     summary,  // those of earlier blocks of `block` places; each of these has `columns` keys: key u belongs to block u / columns
   };
   static constexpr int64_t kUnbounded = int64_t{1} << 60;
@@ -37,6 +38,10 @@ struct VisiblePart {
   int64_t first = 0;        // all rows see these keys
   int64_t global_rows = 0;  // the rows at places 0 … global_rows − 1 see all keys
   int64_t block = 0, columns = 0;
+  const int64_t* queries = nullptr;  // of Relation::chosen, whose step is 1
+
+  // The query of row t.
+  int64_t query(int64_t t) const { return queries ? queries[t] : query_begin + t * step; }
 
   // The position of key u.
   int64_t position(int64_t u) const {
@@ -47,6 +52,10 @@ struct VisiblePart {
   void rows_that_see(int64_t u, int64_t begin, int64_t end, Interval& one, Interval& other) const {
     int64_t from = -kUnbounded, to = kUnbounded;
     other = {};
+    if (queries) {
+      one = {causal ? first_row_at(key_begin + u, begin, end) : begin, end};
+      return;
+    }
     switch (relation) {
       case Relation::band:
         if (u < first) break;
@@ -58,6 +67,7 @@ struct VisiblePart {
         break;
       case Relation::block: from = floor_of_block(u), to = from + block; break;
       case Relation::summary: from = (u / columns + 1) * block; break;
+      case Relation::chosen: break;
     }
     if (causal && from < u) from = u;
     one = clipped(from, to, begin, end);
@@ -74,6 +84,11 @@ struct VisiblePart {
   // The keys that some of the rows begin … end − 1 see are within `one` and `other`, which do not overlap; `one` is before
   // `other`.
   void keys_that_are_seen(int64_t begin, int64_t end, Interval& one, Interval& other) const {
+    if (queries) {
+      const auto last = begin < end ? queries[end - 1] + shift : 0;
+      one = {0, causal && last - key_begin + 1 < keys ? last - key_begin + 1 : keys}, other = {};
+      return;
+    }
     const auto from = begin + shift, to = end + shift;  // places
     Interval local{0, keys};
     switch (relation) {
@@ -84,6 +99,7 @@ struct VisiblePart {
         break;
       case Relation::block: local = {floor_of_block(from), floor_of_block(to - 1) + block}; break;
       case Relation::summary: local.end = floor_of_block(to - 1) / block * columns; break;
+      case Relation::chosen: break;
     }
     if (!causal && from < global_rows && to > 0) local = {0, keys};
     if (causal && relation != Relation::summary && local.end > to) local.end = to;
@@ -103,6 +119,15 @@ struct VisiblePart {
   }
 
  private:
+  // The first of the rows begin … end − 1 whose query is at this position of the keys or after it; `end` if there is none.
+  int64_t first_row_at(int64_t position, int64_t begin, int64_t end) const {
+    while (begin < end) {
+      const auto middle = begin + (end - begin) / 2;
+      if (queries[middle] + shift < position) begin = middle + 1;
+      else end = middle;
+    }
+    return begin;
+  }
   int64_t floor_of_block(int64_t place) const { return (place >= 0 ? place / block : (place - block + 1) / block) * block; }
   Interval limited(Interval x) const { return {x.begin > 0 ? x.begin : 0, x.end < keys ? x.end : keys}; }
   // The rows begin … end − 1 whose places are from … to − 1.

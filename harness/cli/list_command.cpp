@@ -11,6 +11,7 @@
 #include "harness/cli/terminal.h"
 #include "harness/experiments/settings_file.h"
 #include "harness/files/known_files.h"
+#include "harness/schema/model_shapes.h"
 #include "harness/schema/schema.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/sweep_file.h"
@@ -20,7 +21,7 @@
 namespace attnbench {
 namespace {
 
-std::vector<std::string> listed_things() { return {"methods", "sweeps", "trainings", "columns", "keys", "schema"}; }
+std::vector<std::string> listed_things() { return {"methods", "sweeps", "trainings", "shapes", "columns", "keys", "schema"}; }
 
 void list_methods(const WorkerProgram& worker, Format format) {
   const auto catalogue = Catalogue::load(worker);
@@ -134,6 +135,32 @@ void list_sweeps(const WorkerProgram& worker, Format format) {
   else print_table(table, format);
 }
 
+void list_shapes(Format format) {
+  auto all = Json::array();
+  TextTable table;
+  table.add_column("shape");
+  const auto axes_of_first = axes_of(model_shapes().front());
+  for (const auto& [axis, value] : axes_of_first)
+    table.add_column(std::string(axis), value.is_number() ? TextTable::Align::right : TextTable::Align::left);
+  for (const auto* header : {"description", "source"}) table.add_column(header);
+  table.answer_with({"shape", "heads", "kv_heads", "head_dim", "pattern"});
+  table.leave_out_first({"source", "description"});
+  for (const auto& shape : model_shapes()) {
+    std::vector<std::string> row{std::string(shape.name)};
+    Json json = {{"name", shape.name}};
+    for (const auto& [axis, value] : axes_of(shape)) {
+      row.push_back(plain_text(value));
+      json[std::string(axis)] = value;
+    }
+    row.emplace_back(shape.description), row.emplace_back(shape.source);
+    json["description"] = shape.description, json["source"] = shape.source;
+    all.push_back(std::move(json));
+    table.add_row(std::move(row));
+  }
+  if (format == Format::json) print_json(all);
+  else print_table(table, format);
+}
+
 void list_keys(Format format) {
   const auto keys = sweep_keys();
   if (format == Format::json) return print_json(keys);
@@ -187,6 +214,7 @@ Run add_list_command(Command& command) {
   command.add_example("list columns --format csv", "prints the columns of a record, with units and descriptions, as CSV");
   return [options](const WorkerProgram& worker) {
     if (options->what == "methods") list_methods(worker, options->format);
+    else if (options->what == "shapes") list_shapes(options->format);
     else if (options->what == "columns") list_columns(worker, options->format);
     else if (options->what == "schema") list_schema(worker);
     else if (options->what == "keys") list_keys(options->format);

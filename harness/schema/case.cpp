@@ -25,6 +25,28 @@ void Case::complete() {
   if (memory_limit_bytes == 0 && device == "cpu") memory_limit_bytes = available_memory_bytes();
 }
 
+namespace {
+
+// The packed sequences of a case (attn::PackedSequences) that has fewer positions: the first ones of a list, or as many as there
+// are positions. Another text is returned as it is.
+std::string shortened(const std::string& packed, int64_t positions) {
+  const std::string drawn = "uniform:", listed = "lengths:";
+  std::string kept;
+  std::istringstream numbers(packed.substr(std::min(packed.size(), drawn.size())));
+  if (packed.starts_with(drawn)) {
+    if (int64_t count = 0; numbers >> count) return drawn + std::to_string(std::min(count, positions));
+  } else if (packed.starts_with(listed)) {
+    char comma = 0;
+    for (int64_t length = 0; positions > 0 && numbers >> length; numbers >> comma) {
+      kept += (kept.empty() ? listed : ",") + std::to_string(std::min(length, positions));
+      positions -= std::min(length, positions);
+    }
+  }
+  return kept.empty() ? packed : kept;
+}
+
+}  // namespace
+
 Case Case::small(int64_t max_length) const {
   auto c = *this;
   const auto groups = std::gcd(std::gcd(heads, kv_heads), value_heads);
@@ -35,6 +57,7 @@ Case Case::small(int64_t max_length) const {
   c.batch = std::min<int64_t>(batch, 2);
   c.query_len = std::min(query_len, max_length);
   c.key_len = std::min(key_len, max_length);
+  if (c.query_len < query_len) c.packed = shortened(packed, c.query_len);
   return c;
 }
 
@@ -153,6 +176,16 @@ const std::vector<Field>& fields() {
        .kind = AxisKind::size,
        .since = 8,
        .before = "all"},
+      {.name = "packed",
+       .role = axis,
+       .member = &Case::packed,
+       .description =
+           "how each batch entry is divided into sequences that do not see each other: none, a number of sequences with "
+           "drawn borders, or their lengths, which add up to query_len",
+       .choices = {"none", "uniform:S", "lengths:L,L"},
+       .kind = AxisKind::size,
+       .since = 8,
+       .before = "none"},
       {.name = "inputs",
        .role = axis,
        .member = &Case::inputs,

@@ -33,6 +33,7 @@ struct Case {
   bool causal = false;
   std::string key_lengths = "full";
   std::string pattern = "all";
+  std::string packed = "none";
   std::string inputs = "normal";
   double concentration = 1;
   double decay_positions = 20;

@@ -14,6 +14,7 @@
 
 #include "harness/files/toml_file.h"
 #include "harness/process/interrupts.h"
+#include "harness/schema/model_shapes.h"
 #include "harness/schema/schema.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
@@ -34,6 +35,7 @@ constexpr std::string_view kDescription = "description";
 constexpr std::string_view kPlugins = "plugins";
 constexpr std::string_view kAxes = "axes";
 constexpr std::string_view kBaseline = "baseline";  // a setting that a table of axes may have, too
+constexpr std::string_view kShape = "shape";        // stands for several axes
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kPublishedFile = "file";  // the key of [published]
 
@@ -130,6 +132,10 @@ Json sweep_keys() {
   const auto* baseline = find_field(kBaseline);
   keys.push_back(described_key(
       kAxes, kBaseline, fmt::format("for the cases of this table, in place of that of [{}]", baseline->section), baseline));
+  keys.push_back(
+      described_key(kAxes, kShape,
+                    "released model whose heads, dimensions and pattern the table has, as far as it does not set them; "
+                    "see `attnbench list shapes`"));
   for (const auto& field : fields())
     if (field.role == FieldRole::setting && !field.test_hook)
       keys.push_back(described_key(field.section, field.name, field.description, &field));
@@ -198,7 +204,18 @@ class SweepParser {
       for (auto& block : sweep_.blocks_) parse_axis(block, key, node);
       return;
     }
+    if (key == kShape) {
+      for (auto& block : sweep_.blocks_) {
+        std::erase_if(block.axes, [](const auto& axis) {
+          const auto axes = axes_of(model_shapes().front());
+          return std::any_of(axes.begin(), axes.end(), [&](const auto& one) { return one.first == axis.field->name; });
+        });
+        set_shape(block, node);
+      }
+      return;
+    }
     auto known = axis_names();
+    known.emplace_back(kShape);
     for (const auto& section : setting_sections())
       for (const auto& name : setting_names(section)) known.push_back(fmt::format("{}.{}", section, name));
     throw UsageError(fmt::format("--set: unknown key '{}'{}", key, suggestion(key, known)));
@@ -250,12 +267,28 @@ class SweepParser {
     auto& block = sweep_.blocks_.emplace_back();
     auto known = axis_names();
     known.emplace_back(kBaseline);
+    known.emplace_back(kShape);
     for (const auto& [key, value] : axes) {
       const std::string name(key.str());
       if (std::find(known.begin(), known.end(), name) == known.end())
         fail(key.source(), fmt::format("unknown key '{}' in [axes]{}", name, suggestion(name, known)));
       if (name == kBaseline) block.baseline = checked_baseline(text_of(value, name), value);
-      else parse_axis(block, name, value);
+      else if (name != kShape) parse_axis(block, name, value);
+    }
+    if (const auto* shape = axes.get(kShape)) set_shape(block, *shape);
+  }
+
+  // Sets the axes of a released model that the block does not set.
+  void set_shape(SweepFile::Block& block, const toml::node& node) {
+    const auto name = text_of(node, kShape);
+    try {
+      for (const auto& [axis, value] : axes_of(find_model_shape(name))) {
+        if (find_axis_in(block, axis) != nullptr) continue;
+        auto& added = block.axes.emplace_back(SweepFile::Axis{find_field(axis), {}, {}, std::nullopt});
+        add_value(added, value, node);
+      }
+    } catch (const std::invalid_argument& error) {
+      fail(node.source(), error.what());
     }
   }
 

@@ -5,6 +5,7 @@
 //   [axes]                          # names as in `attnbench list columns`; a list makes one case for each value
 //   method = ["softmax", "linear-chunked:chunk=256"]
 //   query_len = "512-65536*2"       # a range: 512, 1024, … 65536; "16-64+16" adds instead of multiplying
+//   shape = "gpt-oss"               # the axes of a released model (`attnbench list shapes`) that this table does not set itself
 //   batch = "16384/query_len"       # a ratio: 16384 divided by query_len, at least 1
 //                                   # [[axes]], several times: the cases of each of these tables
 //   [limits]

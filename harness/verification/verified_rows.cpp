@@ -28,8 +28,11 @@ constexpr int64_t kHardInputsLength = 129;
 constexpr const char* kPatterns[] = {"window:20",  "window:16+first:3", "window:9+global:2",
                                      "strided:12", "dilated:5/4",       "block:16/3"};
 
+// Packed sequences, which are verified in a call of as many positions with one batch entry, alone and with a window.
+constexpr const char* kPacked = "lengths:1,64,20,44";
+
 struct Contents {
-  const char *inputs = "normal", *pattern = "all";
+  const char *inputs = "normal", *pattern = "all", *packed = "none";
 };
 
 std::vector<Contents> contents_of(const VerifiedRow& row, const Shape& shape, const std::string& protocol, bool quick) {
@@ -38,8 +41,10 @@ std::vector<Contents> contents_of(const VerifiedRow& row, const Shape& shape, co
   if (!is_call || shape.query_len != kHardInputsLength) return all;
   if (!quick && row.key_lengths != "0")
     for (const auto* inputs : kHardInputs) all.push_back({.inputs = inputs});
-  if (row.key_lengths == "full")
+  if (row.key_lengths == "full") {
     for (const auto* pattern : kPatterns) all.push_back({.pattern = pattern});
+    for (const auto* pattern : {"all", "window:20"}) all.push_back({.pattern = pattern, .packed = kPacked});
+  }
   return all;
 }
 
@@ -60,7 +65,8 @@ std::vector<Case> cases_of(const VerifiedRow& row, const std::string& device, bo
         c.protocol = protocol;
         c.inputs = contents.inputs;
         c.pattern = contents.pattern;
-        c.batch = shape.batch;
+        c.packed = contents.packed;
+        c.batch = c.packed == "none" ? shape.batch : 1;
         c.heads = shape.heads;
         c.kv_heads = shape.kv_heads;
         c.value_heads = shape.value_heads;
@@ -110,9 +116,10 @@ std::string VerifiedRow::verdict() const {
   for (const auto& record : records)
     if (record.text("outcome") == outcome::failed)
       return fmt::format(
-          "{} at N={}, {}{}{}: {}", record.text("failure_kind"), record.get("query_len").dump(), record.text("protocol"),
+          "{} at N={}, {}{}{}{}: {}", record.text("failure_kind"), record.get("query_len").dump(), record.text("protocol"),
           record.text("inputs") == "normal" ? "" : fmt::format(", inputs {}", record.text("inputs")),
-          record.text("pattern") == "all" ? "" : fmt::format(", pattern {}", record.text("pattern")), record.text("reason"));
+          record.text("pattern") == "all" ? "" : fmt::format(", pattern {}", record.text("pattern")),
+          record.text("packed") == "none" ? "" : fmt::format(", packed {}", record.text("packed")), record.text("reason"));
   if (unsupported()) return "unsupported: " + records.front().text("reason");
   return unverified() ? "unverified: the method has no reference; --like names one" : "agrees";
 }

@@ -37,9 +37,9 @@ attn::Inputs gradients_of(const at::Tensor& output, const at::Tensor& grad_outpu
 // Bytes of the elements of a tensor; 0 if it is undefined.
 inline int64_t bytes_of(const at::Tensor& tensor) { return tensor.defined() ? int64_t(tensor.nbytes()) : 0; }
 
-// Bytes of all tensors, key lengths included.
+// Bytes of all tensors, key lengths and borders included.
 inline int64_t bytes_of(const attn::Inputs& inputs) {
-  auto bytes = bytes_of(inputs.mask.key_lengths.value_or(at::Tensor()));
+  auto bytes = bytes_of(inputs.mask.key_lengths.value_or(at::Tensor())) + bytes_of(inputs.mask.cu_seqlens.value_or(at::Tensor()));
   for (const auto& spec : attn::kInputs) bytes += bytes_of(inputs.*spec.member);
   return bytes;
 }

@@ -139,6 +139,7 @@ Json describe_methods() {
                          {"shared_heads", can.shared_heads != attn::SharedHeads::no},
                          {"key_lengths", can.key_lengths},
                          {"patterns", can.patterns},
+                         {"packed", can.packed},
                          {"length_multiple", can.length_multiple},
                          {"gradients", can.gradients},
                          {"decoding", can.decoding},

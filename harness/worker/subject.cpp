@@ -32,6 +32,7 @@ attn::Problem problem_of(const Case& c) {
   p.causal = c.causal;
   p.key_lengths = attn::KeyLengthDistribution::parse(c.key_lengths);
   p.pattern = attn::Pattern::parse(c.pattern);
+  p.packed = attn::PackedSequences::parse(c.packed);
   return p;
 }
 

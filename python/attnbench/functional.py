@@ -237,6 +237,8 @@ def sparse_attention(
     key_lengths: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     sinks: Tensor | None = None,
+    chosen_blocks: Tensor | None = None,
+    block: int = 64,
     scale: float | None = None,
     return_log_sum_exp: bool = False,
     implementation: str = "auto",
@@ -257,13 +259,17 @@ def sparse_attention(
             they begin and end. A query sees keys of its own sequence. Not with key_lengths.
         sinks: [H], a score of each head that only the denominator of the softmax sees, in float64
             for float64 tensors and in float32 for others.
+        chosen_blocks: int64 [B,C,N,K], where C divides H: the blocks of `block` keys that each
+            query of C groups of neighbouring heads sees, in any order, and -1 for none. Not with a
+            pattern or cu_seqlens. No gradient passes through the choice.
+        block: the number of keys of a chosen block.
         scale: of the scores; by default 1/√D.
         return_log_sum_exp: whether to return a `SparseAttentionOutput` instead of the output.
         implementation: see the documentation of this module.
     """
     results = SparseAttentionOutput(
         *torch.ops.attn.sparse_attention(
-            q, k, v, sinks, causal, pattern, key_lengths, cu_seqlens, scale, implementation
+            q, k, v, sinks, causal, pattern, key_lengths, cu_seqlens, scale, implementation, chosen_blocks, block
         )
     )
     return results if return_log_sum_exp else results.output

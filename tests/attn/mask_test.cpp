@@ -108,6 +108,47 @@ TEST(ZeroWhere, ReplacesEntriesAndTheirGradientsByZeros) {
   EXPECT_TRUE(zero_where(x, std::nullopt).is_same(x));
 }
 
+TEST(PackedSequences, AreReadWrittenAndDrawn) {
+  for (const auto* text : {"none", "uniform:3", "lengths:4", "lengths:1,5,2"})
+    EXPECT_EQ(PackedSequences::parse(text).text(), text);
+  for (const auto* text : {"", "some", "uniform", "uniform:", "uniform:0", "uniform:2,3", "uniform:x", "lengths:", "lengths:3,",
+                           "lengths:3,0", "lengths:3;4", "lengths:99999999999999999999"})
+    EXPECT_CONTAINS(message_of<c10::ValueError>([&] { PackedSequences::parse(text); }),
+                    "packed = '" + std::string(text) + "', expected 'none', 'uniform:S' with a number of sequences");
+  EXPECT_EQ(PackedSequences::parse("lengths:1,5,2").expected_lengths(8), (std::vector<int64_t>{1, 5, 2}));
+  // Two parts of a length that is divided anywhere are a quarter and three quarters of it on average.
+  EXPECT_EQ(PackedSequences::parse("uniform:2").expected_lengths(100), (std::vector<int64_t>{25, 75}));
+  EXPECT_EQ(PackedSequences{}.expected_lengths(7), (std::vector<int64_t>{7}));
+
+  Problem p;
+  p.query_len = p.key_len = 8;
+  p.packed = PackedSequences::parse("lengths:1,5,2");
+  EXPECT_TRUE(at::equal(*Mask::from(p, generator(1)).cu_seqlens, at::tensor({0, 1, 6, 8}, at::kLong)));
+  p.packed = PackedSequences::parse("uniform:8");
+  EXPECT_TRUE(at::equal(*Mask::from(p, generator(1)).cu_seqlens, at::arange(9, at::kLong)));
+  p.packed = PackedSequences::parse("uniform:3");
+  const auto one = *Mask::from(p, generator(1)).cu_seqlens, again = *Mask::from(p, generator(1)).cu_seqlens;
+  EXPECT_TRUE(at::equal(one, again));
+  EXPECT_TRUE(one.diff().gt(0).all().item<bool>());
+  bool differs = false;
+  for (uint64_t seed = 2; seed < 10; ++seed) differs = differs || !at::equal(*Mask::from(p, generator(seed)).cu_seqlens, one);
+  EXPECT_TRUE(differs);
+}
+
+TEST(PackedSequences, AQuerySeesItsOwnSequenceAlone) {
+  Mask mask{.cu_seqlens = at::tensor({0, 2, 2, 5}, at::kLong)};
+  const auto visible = [&] { return mask.visible_pairs(at::arange(5), 5, 5).view({5, 5}).to(at::kInt); };
+  EXPECT_TRUE(at::equal(
+      visible(), at::tensor({1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1}, at::kInt).view({5, 5})));
+  EXPECT_FALSE(mask.empty_rows(5, 5, at::kCPU));
+  mask.causal = true;
+  // Positions count from the beginning of each sequence, so that the first of each is seen.
+  mask.pattern = Pattern::parse("window:1+first:1");
+  EXPECT_TRUE(at::equal(
+      visible(), at::tensor({1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 1}, at::kInt).view({5, 5})));
+  EXPECT_TRUE(at::equal(mask.hidden_pairs(5, 5, at::kCPU)->view({5, 5}).logical_not().to(at::kInt), visible()));
+}
+
 TEST(KeyLengthDistribution, IsParsedFromText) {
   using Kind = KeyLengthDistribution::Kind;
   EXPECT_EQ(KeyLengthDistribution::parse("full").kind, Kind::full);
@@ -164,6 +205,15 @@ TEST(Problem, SizesAreChecked) {
   Problem beyond;
   beyond.key_lengths = KeyLengthDistribution::parse("1025");
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { beyond.validate(); }), "key_lengths = 1025 is beyond key_len = 1024");
+
+  Problem packed;
+  packed.packed = PackedSequences::parse("lengths:1000,25");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { packed.validate(); }),
+                  "packed = lengths:1000,25 has lengths that add up to 1025, expected query_len = 1024");
+  packed.packed = PackedSequences::parse("uniform:1025");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { packed.validate(); }), "more sequences than query_len = 1024 has positions");
+  packed.packed = PackedSequences::parse("uniform:2"), packed.key_len = 1025;
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { packed.validate(); }), "packed = uniform:2 needs key_len = query_len");
   Problem empty;
   empty.batch = 0;
   EXPECT_NO_THROW(empty.validate());

@@ -50,7 +50,12 @@ std::vector<Contract> every_contract() {
   specs.emplace_back("test-gated");        // which reads a further tensor
   for (const auto& spec : specs)
     for (const auto dtype : kDtypes)
-      for (const auto masking : kMaskings) all.push_back({spec, dtype, masking});
+      for (const auto masking : kMaskings) {
+#ifdef ATTN_CUDA_EMULATION  // is slow, and kernels of all dtypes share the code of the masks
+        if (dtype != at::kFloat && (masking == Masking::causal || masking == Masking::key_lengths)) continue;
+#endif
+        all.push_back({spec, dtype, masking});
+      }
   return all;
 }
 
@@ -142,6 +147,38 @@ TEST_P(MethodContract, PatternsAgreeWithTheReference) {
   }
 }
 
+// Packed sequences of one position, of less than a tile and of more, alone and with patterns, with heads that share keys.
+TEST_P(MethodContract, PackedSequencesAgreeWithTheReference) {
+  const auto& [spec, dtype, masking] = GetParam();
+  const auto method = make_method(spec);
+  const auto can = method->capabilities();
+  for (const std::string pattern : {"all", "window:5", "block:8/2", "global:2"}) {
+    if (pattern != "all" && !can.patterns) break;
+    for (const auto& [length, packed] : {std::pair{80, "lengths:1,70,9"}, {33, "uniform:6"}}) {
+      auto problem = problem_of({length, length, 16, 24}, dtype, masking, /*batch=*/1, 2);
+      problem.packed = PackedSequences::parse(packed);
+      problem.pattern = Pattern::parse(pattern);
+      SCOPED_TRACE(std::string(packed) + " " + pattern);
+      if (has_key_lengths(masking)) {
+        EXPECT_CONTAINS(message_of<c10::ValueError>([&] { problem.validate(); }), "does not go with key lengths");
+        return;
+      }
+      if (can.shared_heads != SharedHeads::no) problem.value_heads = 4;
+      for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
+        const auto inputs = inputs_of(*method, problem, protocol);
+        ASSERT_EQ(inputs.mask.cu_seqlens->size(0), problem.packed.count() + 1);
+        const auto results = call_or_refuse(*method, problem, inputs, protocol);
+        EXPECT_TRUE(can.packed || !results);
+        if (!results) continue;
+        const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
+        EXPECT_TRUE(agreement.within(method->error_tolerance(dtype)))
+            << agreement.worst << ": " << agreement.max_rel_error << ", finite " << agreement.finite;
+      }
+      if (!can.packed) return;  // once is enough
+    }
+  }
+}
+
 // Inputs with means, scales and outliers, which make a careless implementation lose digits, overflow or underflow.
 TEST_P(MethodContract, AgreesOnHardInputs) {
   using attnbench::InputDistribution;
@@ -152,6 +189,7 @@ TEST_P(MethodContract, AgreesOnHardInputs) {
     if (dtype == at::kHalf && distribution == InputDistribution::scaled) continue;
     for (const auto& shape : {Shape{33, 33, 16, 24}, Shape{kMaxLength / 2, kMaxLength / 2, 32, 32}}) {
       for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
+        if (protocol == Protocol::forward && shape.query_len > 33) continue;  // the backward pass needs the output, too
         SCOPED_TRACE(text_of(shape) + (protocol == Protocol::forward ? " forward" : " backward") + " distribution " +
                      std::to_string(int(distribution)));
         const auto problem = problem_of(shape, dtype, masking);
@@ -166,7 +204,7 @@ TEST_P(MethodContract, AgreesOnHardInputs) {
         // equal. The products of exponentiated features can all underflow in a row.
         const bool rounds_features = dtype == at::kBFloat16 || dtype == at::kHalf || spec.find("tf32") != std::string::npos;
         // In a row with one large weight the gradients of its scores almost cancel, and the weights that are left may underflow.
-        const bool cancels = spec.starts_with("sparse-sdpa");
+        const bool cancels = spec.starts_with("sparse-sdpa") || spec.find("pooled") != std::string::npos;
         if (has_own_kernels(spec) && !spec.starts_with("favor") && !cancels && !rounds_features) {
           EXPECT_LE(agreement.excess_row_error, 2 * method->error_tolerance(dtype)) << agreement.max_row_error;
         }

@@ -118,6 +118,11 @@ void try_problem(uint64_t seed) {
   const auto method = make_method(spec);
   auto problem = random_problem(draw);
   if (method->capabilities().patterns && draw.one_in(2)) problem.pattern = random_pattern(draw);
+  if (method->capabilities().packed && problem.query_len == problem.key_len && draw.one_in(3)) {
+    problem.key_lengths = {};
+    problem.batch = std::min<int64_t>(problem.batch, 1);
+    problem.packed.drawn = draw.integer(1, std::min<int64_t>(problem.query_len, 9));
+  }
   const auto protocol = draw.one_in(2) ? Protocol::forward : Protocol::forward_backward;
   auto inputs = inputs_of(problem, protocol, seed);
   if (draw.one_in(2)) {
@@ -128,7 +133,7 @@ void try_problem(uint64_t seed) {
   SCOPED_TRACE(spec + " " + text_of({problem.query_len, problem.key_len, problem.head_dim, problem.value_dim}) +
                " B=" + std::to_string(problem.batch) + " H=" + std::to_string(problem.heads) + " " + dtype_name(problem.dtype) +
                (problem.causal ? " causal" : "") + (problem.key_lengths.is_full() ? "" : " key lengths") + " " +
-               problem.pattern.text() + " " + protocol_name(protocol));
+               problem.pattern.text() + " packed " + problem.packed.text() + " " + protocol_name(protocol));
   if (divides_by_epsilon_alone(spec, problem)) return;
   const auto tolerance = error_tolerance(problem.dtype);
   if (const auto results = call_or_refuse(*method, problem, inputs, protocol)) {
@@ -143,6 +148,7 @@ void try_problem(uint64_t seed) {
       std::max<int64_t>(tokens.value_dim, 16);  // errors are relative to the largest entry of a step, which must not be tiny
   tokens.key_lengths = {};
   tokens.pattern = {};
+  tokens.packed = {};
   if (method->why_unsupported(tokens, Protocol::decode)) return;
   const auto stream = make_inputs(tokens, Protocol::decode, seed);
   const auto position = draw.integer(0, tokens.query_len - 1);

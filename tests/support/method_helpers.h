@@ -76,11 +76,12 @@ inline std::vector<std::string> method_specs() {
   for (const auto* entry : methods())
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
   // These options give many chunks of which the last is partial, a projection that is shorter than the keys, few random features,
-  // and factored buckets.
+  // factored buckets, and many blocks of which few are chosen.
   for (const auto* spec : {"linear-chunked:chunk=7", "favor:composed_chunk=7,features=16,implementation=composed",
                            "rff:chunk=7,seed=5", "linformer:rank=8", "lsh:rounds=2,chunk=8,buckets=16",
                            "lsh:rounds=2,chunk=8,profile=fast-transformers", "lsh:rounds=1,chunk=16,buckets=132",
-                           "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers"})
+                           "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers",
+                           "topk-pooled:block=8,top=2", "topk-pooled:block=1,top=5,implementation=portable", "pooled-kv:block=7"})
     specs.push_back(spec);
   // The kernels of the instruction sets that implementation=auto does not choose on this machine.
   for (const auto set : cpu::available_instruction_sets()) {

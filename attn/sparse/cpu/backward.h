@@ -71,7 +71,7 @@ class SparseBackward {
   }
 
  private:
-  int64_t query(int64_t i) const { return part_.query_begin + (row_ + i) * part_.step; }
+  int64_t query(int64_t i) const { return part_.query(row_ + i); }
 
   // The weights of a row without a key, and of the rows after the last one, are e^(score − ∞) = 0.
   void load_row_sums() {

@@ -48,7 +48,7 @@ class SparseForward {
   }
 
  private:
-  int64_t query(int64_t i) const { return part_.query_begin + (row_ + i) * part_.step; }
+  int64_t query(int64_t i) const { return part_.query(row_ + i); }
 
   Rows partial_output() const { return {p_.partial_output, value_width_}; }
 

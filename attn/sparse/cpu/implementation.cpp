@@ -10,6 +10,7 @@
 
 #include "attn/cpu/kernel_family.h"
 #include "attn/cpu/tensors.h"
+#include "attn/sparse/chosen_parts.h"
 #include "attn/sparse/cpu/kernels.h"
 
 namespace attn::cpu {
@@ -26,12 +27,13 @@ const KernelFamily<SparseKernels, ImplementationRequest>& sparse_family() {
   return all;
 }
 
-// Some rows of a part, for one head of the output.
+// Some rows of a part, for one head of the output, or all rows of several parts that are joined one after the other.
 struct SparseTask {
   int64_t head;  // counted over the batch
   const VisiblePart* part;
   int64_t begin, end;
   int64_t pairs;  // computed, visible or not
+  int64_t parts = 1;
 };
 
 // The number of pairs in the ranges of keys that tiles of rows meet.
@@ -62,6 +64,11 @@ class SparsePass {
     common_.dim = a.q.size(3), common_.value_dim = a.v.size(3), common_.scale = a.scale;
     if (a.sinks) sinks_ = a.sinks->to(at::kDouble).contiguous();
     for (const auto& stages : parts_) stages_ = std::max(stages_, stages.size());
+    if (a.chosen_blocks) {
+      chosen_heads_ = a.chosen_blocks->size(1);
+      chosen_ = chosen_parts(a, are_divided_evenly(batch_ * heads_) ? 1 : threads());
+      stages_ = 2;
+    }
   }
 
   SparseResults forward(const SparseArguments& a) {
@@ -73,7 +80,10 @@ class SparsePass {
     const ThreadScratch scratch(kernels_.scratch_size(common_), numbers_);
     for (size_t stage = 0; stage < stages_; ++stage)
       share(tasks_of(stage, 0, batch_ * heads_, threads()), threads(), [&](const SparseTask& task, int64_t) {
-        kernels_.forward(head(task.head), *task.part, stage > 0, task.begin, task.end, scratch.for_this_thread());
+        const auto params = head(task.head);
+        for_each_part(task, [&](const VisiblePart& part, int64_t begin, int64_t end) {
+          kernels_.forward(params, part, stage > 0, begin, end, scratch.for_this_thread());
+        });
       });
     return results;
   }
@@ -93,7 +103,7 @@ class SparsePass {
     // one after the other, with the rows divided among the threads, each of which adds to gradients of its own.
     const auto groups_of_entry = std::gcd(std::gcd(q_.size(1), k_.size(1)), v_.size(1));
     const auto groups = batch_ * groups_of_entry, sharing = groups == 0 ? 0 : heads_ / groups_of_entry;
-    if (groups >= threads() && (groups % threads() == 0 || groups >= 4 * threads())) {
+    if (are_divided_evenly(groups)) {
       backward_by_groups(groups, sharing, scratch);
     } else {
       backward_by_rows(groups, sharing, scratch);
@@ -106,6 +116,10 @@ class SparsePass {
 
  private:
   static int64_t threads() { return at::get_num_threads(); }
+  // Whether threads have about as much work as each other if each processes some of so many equal pieces.
+  static bool are_divided_evenly(int64_t pieces) {
+    return pieces >= threads() && (pieces % threads() == 0 || pieces >= 4 * threads());
+  }
 
   // A tensor of zeros to which the kernels add gradients with respect to x: in the accumulator dtype, with padded rows.
   Tensor accumulator_like(const Tensor& x) const {
@@ -128,8 +142,7 @@ class SparsePass {
           group.tasks.push_back(task), group.pairs += task.pairs;
         }
     share(all, threads(), [&](const Group& group, int64_t) {
-      for (const auto& task : group.tasks)
-        kernels_.backward(head(task.head), *task.part, task.begin, task.end, scratch.for_this_thread());
+      for (const auto& task : group.tasks) run_backward(head(task.head), task, scratch.for_this_thread());
     });
   }
 
@@ -153,7 +166,7 @@ class SparsePass {
               params.grad_k = moved(params.grad_k, grad_k, more_k[size_t(thread) - 1]);
               params.grad_v = moved(params.grad_v, grad_v, more_v[size_t(thread) - 1]);
             }
-            kernels_.backward(params, *task.part, task.begin, task.end, scratch.for_this_thread());
+            run_backward(params, task, scratch.for_this_thread());
           });
       for (const auto& more : more_k) grad_k.add_(more);
       for (const auto& more : more_v) grad_v.add_(more);
@@ -164,6 +177,27 @@ class SparsePass {
     return static_cast<char*>(to.data_ptr()) + (static_cast<char*>(p) - static_cast<char*>(from.data_ptr()));
   }
 
+  template <class Work>
+  static void for_each_part(const SparseTask& task, const Work& work) {
+    if (task.parts == 1) return work(*task.part, task.begin, task.end);
+    for (int64_t i = 0; i < task.parts; ++i) work(task.part[i], int64_t{0}, task.part[i].rows);
+  }
+  void run_backward(const SparseHeadParams& params, const SparseTask& task, void* scratch) const {
+    for_each_part(
+        task, [&](const VisiblePart& part, int64_t begin, int64_t end) { kernels_.backward(params, part, begin, end, scratch); });
+  }
+
+  // Adds the tasks of the blocks that are chosen for the queries of a head.
+  void add_chosen(int64_t index, std::vector<SparseTask>& tasks) const {
+    const auto of_choice = index / heads_ * chosen_heads_ + index % heads_ / (heads_ / chosen_heads_);
+    for (const auto& group : chosen_[size_t(of_choice)].groups) {
+      int64_t pairs = 0;
+      for (const auto& part : group) pairs += pairs_of(part, 0, part.rows, kernels_.tile);
+      if (group.empty()) continue;
+      tasks.push_back({index, group.data(), 0, group.front().rows, pairs, int64_t(group.size())});
+    }
+  }
+
   // The rows of a stage for the heads begin … end − 1, divided into enough tasks for so many threads.
   std::vector<SparseTask> tasks_of(size_t stage, int64_t begin, int64_t end, int64_t thread_count) const {
     const auto tile = kernels_.tile;
@@ -172,6 +206,10 @@ class SparsePass {
         thread_count == 1 ? 1 : (thread_count * kTasksOfThread + end - begin - 1) / std::max<int64_t>(1, end - begin);
     std::vector<SparseTask> tasks;
     for (auto index = begin; index < end; ++index) {
+      if (chosen_heads_ > 0 && stage == 1) {
+        add_chosen(index, tasks);
+        continue;
+      }
       const auto& stages = parts_[parts_.size() == 1 ? 0 : size_t(index / heads_)];
       if (stage >= stages.size()) continue;
       for (const auto& part : stages[stage]) {
@@ -228,6 +266,9 @@ class SparsePass {
 
   const SparseKernels& kernels_;
   std::vector<std::vector<VisibleParts>> parts_;  // of each batch entry, or of all
+  // The second stage where blocks are chosen: the parts of each batch entry and head of the choice.
+  std::vector<ChosenParts> chosen_;
+  int64_t chosen_heads_ = 0;
   size_t stages_ = 0;
   int64_t batch_, heads_, length_;
   Tensor q_, k_, v_, sinks_;

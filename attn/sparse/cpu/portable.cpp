@@ -78,7 +78,7 @@ class PortableSparse {
   static T at(const Rows& rows, int64_t row, int64_t column) {
     return T(static_cast<const E*>(rows.data)[row * rows.stride + column]);
   }
-  int64_t query(int64_t t) const { return part_.query_begin + t * part_.step; }
+  int64_t query(int64_t t) const { return part_.query(t); }
   T partial_output(int64_t i, int64_t m) const {
     return p_.partial_output ? static_cast<const T*>(p_.partial_output)[i * padded(p_.value_dim) + m] : at(p_.output, i, m);
   }

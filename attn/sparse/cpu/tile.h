@@ -94,10 +94,15 @@ template <class V, class E>
 inline void load_queries(const Rows& rows, const VisiblePart& part, int64_t row, int64_t count, int64_t dim, float scale,
                          float* to, float* transposed) {
   const auto width = padded(dim);
-  const Rows stepped{static_cast<E*>(rows.data) + part.query_begin * rows.stride, part.step * rows.stride};
-  load_changed_rows<V, E>(
-      stepped, row, count, dim, to, width, 0,
-      kTile, [&](int64_t, int64_t, typename V::F x) __attribute__((always_inline)) { return V::mul(x, V::all(scale)); });
+  const auto scaled = [&](int64_t, int64_t, typename V::F x) __attribute__((always_inline)) { return V::mul(x, V::all(scale)); };
+  if (part.queries) {
+    for (int64_t i = 0; i < count; ++i)
+      load_changed_rows<V, E>(rows, part.queries[row + i], 1, dim, to + i * width, width, 0, i + 1 < count ? 1 : kTile - i,
+                              scaled);
+  } else {
+    const Rows stepped{static_cast<E*>(rows.data) + part.query_begin * rows.stride, part.step * rows.stride};
+    load_changed_rows<V, E>(stepped, row, count, dim, to, width, 0, kTile, scaled);
+  }
   transpose<V>(to, width, kTile, width, transposed, kTile);
 }
 

@@ -12,6 +12,7 @@
 #include "harness/cli/rendering/case_names.h"
 #include "harness/cli/rendering/record_table.h"
 #include "harness/cli/shared_options.h"
+#include "harness/schema/model_shapes.h"
 #include "harness/sweep/case_plans.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
@@ -137,6 +138,18 @@ Run add_measure_command(Command& command) {
   const auto options = std::make_shared<MeasureOptions>();
   auto completed = options->c;
   completed.complete();
+  // Declared before the options of the axes, which then replace what the shape has set.
+  command.add(
+      "--shape",
+      [options](const std::string& name) {
+        try {
+          for (const auto& [axis, value] : axes_of(find_model_shape(name))) set(options->c, *find_field(axis), value);
+        } catch (const std::invalid_argument& error) {  // begins with "shape = "
+          throw UsageError(std::string("--") + error.what());
+        }
+      },
+      "heads, dimensions and pattern of a released model, see `attnbench list shapes`; the options of these axes go before it",
+      {.placeholder = "MODEL"});
   for (const auto& field : fields()) add_field_option(command, options, completed, field);
   add_like_option(command, options->like);
   add_format_option(command, options->format);

@@ -43,6 +43,7 @@ void overwrite(const CallInputs& to, const CallInputs& from) {
   for (size_t i = 0; i < target.size(); ++i)
     if (target[i].tensor->defined()) target[i].tensor->copy_(*source[i].tensor);
   if (to.mask.key_lengths) to.mask.key_lengths->copy_(*from.mask.key_lengths);
+  if (to.mask.cu_seqlens) to.mask.cu_seqlens->copy_(*from.mask.cu_seqlens);
 }
 
 bool refuse(Record& record, const std::string& reason) {

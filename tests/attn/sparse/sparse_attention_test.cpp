@@ -24,7 +24,19 @@ struct Call {
   Tensor q, k, v, grad_output, grad_log_sum_exp;
   bool causal = false;
   std::string pattern = "all";
-  std::optional<Tensor> key_lengths, cu_seqlens, sinks;
+  std::optional<Tensor> key_lengths, cu_seqlens, sinks, chosen_blocks;
+  int64_t block = 64;
+
+  SparseAttentionOptions options(const std::string& implementation) const {
+    return {.causal = causal,
+            .pattern = pattern,
+            .key_lengths = key_lengths,
+            .cu_seqlens = cu_seqlens,
+            .sinks = sinks,
+            .chosen_blocks = chosen_blocks,
+            .block = block,
+            .implementation = implementation};
+  }
 
   Call in(at::ScalarType dtype) const {
     auto call = *this;
@@ -66,8 +78,7 @@ CallResults run(Call call, const std::string& implementation) {
   std::vector<Tensor> leaves;
   for (auto* x : {&call.q, &call.k, &call.v}) leaves.push_back(*x = x->detach().requires_grad_(true));
   if (call.sinks) leaves.push_back(*(call.sinks = call.sinks->detach().requires_grad_(true)));
-  const auto [output, log_sum_exp] = sparse_attention(call.q, call.k, call.v, call.causal, call.pattern, call.key_lengths,
-                                                      call.cu_seqlens, call.sinks, std::nullopt, implementation);
+  const auto [output, log_sum_exp] = sparse_attention(call.q, call.k, call.v, call.options(implementation));
   // A log-sum-exp of −∞ depends on nothing.
   const auto weights = call.grad_log_sum_exp.masked_fill(log_sum_exp.detach().isinf(), 0);
   auto gradients = torch::autograd::grad({output, log_sum_exp}, leaves, {call.grad_output, weights});
@@ -243,14 +254,36 @@ TEST(SparseAttention, RandomMasks) {
   }
 }
 
+// Blocks that are chosen for each query, some more than once and some never, with −1 among them.
+TEST(SparseAttention, ChosenBlocksAgreeWithFloat64) {
+  std::mt19937 random(9);
+  const auto up_to = [&](int64_t max) { return std::uniform_int_distribution<int64_t>(1, max)(random); };
+  for (int i = 0; i < 60; ++i) {
+    Sizes s{.batch = up_to(2), .query_len = up_to(200), .dim = up_to(40), .value_dim = up_to(40)};
+    s.heads = up_to(3) * 2, s.kv_heads = s.value_heads = up_to(2);
+    s.key_len = up_to(3) == 1 ? up_to(200) : s.query_len;
+    auto call = random_call(s, uint64_t(500 + i));
+    const int64_t blocks[] = {1, 7, 16, 64, 128, 300};
+    call.block = blocks[up_to(6) - 1], call.causal = up_to(2) == 1;
+    const auto count = (s.key_len + call.block - 1) / call.block;
+    const int64_t heads[] = {1, 2, s.heads};
+    call.chosen_blocks = at::randint(-1, count, {s.batch, heads[up_to(3) - 1], s.query_len, up_to(6) - 1}, at::kLong);
+    if (up_to(3) == 1) call.key_lengths = at::full({s.batch}, up_to(s.key_len + 1) - 1, at::kLong);
+    if (up_to(3) == 1) call.sinks = at::randn({s.heads}, at::kDouble);
+    SCOPED_TRACE("case " + std::to_string(i) + " N=" + std::to_string(s.query_len) + " L=" + std::to_string(s.key_len) +
+                 " block " + std::to_string(call.block));
+    check(call, at::kFloat);
+    if (i % 4 == 0) check(call, at::kBFloat16);
+    if (i % 4 == 1) check(call, at::kDouble);
+  }
+}
+
 TEST(SparseAttention, WrongArgumentsAreErrorsThatNameThem) {
   auto call = random_call({}, 9).in(at::kFloat);
   const auto message = [&](const auto& change) {
     auto wrong = call;
     change(wrong);
-    return message_of<c10::ValueError>([&] {
-      sparse_attention(wrong.q, wrong.k, wrong.v, wrong.causal, wrong.pattern, wrong.key_lengths, wrong.cu_seqlens, wrong.sinks);
-    });
+    return message_of<c10::ValueError>([&] { sparse_attention(wrong.q, wrong.k, wrong.v, wrong.options("auto")); });
   };
   EXPECT_CONTAINS(message([](Call& c) { c.pattern = "window:0"; }), "pattern = 'window:0': the window is out of range");
   EXPECT_CONTAINS(message([](Call& c) { c.k = c.k.narrow(3, 0, 8); }), "sparse_attention: k has dim 8");
@@ -265,6 +298,22 @@ TEST(SparseAttention, WrongArgumentsAreErrorsThatNameThem) {
                   }),
                   "cu_seqlens falls from 50 to 40");
   EXPECT_CONTAINS(message([](Call& c) { c.sinks = at::zeros({3}); }), "sparse_attention: sinks is Float [3]");
+  const auto chosen = [](at::IntArrayRef sizes, int64_t number) { return at::full(sizes, number, at::kLong); };
+  EXPECT_CONTAINS(message([&](Call& c) {
+                    c.chosen_blocks = chosen({2, 2, 70, 1}, 2);
+                  }),
+                  "chosen_blocks holds 2 to 2, expected -1 to 1, as 70 keys have 2 blocks of 64");
+  EXPECT_CONTAINS(message([&](Call& c) { c.chosen_blocks = chosen({2, 2, 70, 1}, -2); }), "chosen_blocks holds -2 to -2");
+  EXPECT_CONTAINS(message([&](Call& c) { c.chosen_blocks = chosen({2, 3, 70, 1}, 0); }), "with a divisor C of 2");
+  EXPECT_CONTAINS(message([&](Call& c) { c.chosen_blocks = chosen({2, 2, 69, 1}, 0); }), "expected int64 [2,C,70,K]");
+  EXPECT_CONTAINS(message([&](Call& c) {
+                    c.chosen_blocks = chosen({2, 2, 70, 1}, 0), c.pattern = "window:3";
+                  }),
+                  "chosen_blocks does not go with a pattern");
+  EXPECT_CONTAINS(message([&](Call& c) {
+                    c.chosen_blocks = chosen({2, 2, 70, 1}, 0), c.block = 0;
+                  }),
+                  "block = 0, expected at least 1");
 }
 
 }  // namespace

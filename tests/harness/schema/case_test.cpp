@@ -123,6 +123,21 @@ TEST(Case, CompleteMakesDecodingProtocolsCausal) {
   }
 }
 
+TEST(Case, ASmallCaseKeepsItsPackedSequencesAsFarAsTheyFit) {
+  const auto small = [](const char* packed) {
+    Case c;
+    c.query_len = c.key_len = 100;
+    c.packed = packed;
+    return c.small(10).packed;
+  };
+  EXPECT_EQ(small("none"), "none");
+  EXPECT_EQ(small("uniform:16"), "uniform:10");
+  EXPECT_EQ(small("uniform:4"), "uniform:4");
+  EXPECT_EQ(small("lengths:3,90,7"), "lengths:3,7");
+  EXPECT_EQ(small("lengths:100"), "lengths:10");
+  EXPECT_EQ(small("lengths:x"), "lengths:x");  // is refused where it is read
+}
+
 TEST(Case, WrongTypesAreRefused) {
   EXPECT_EQ(refusal("query_len", "512"), "query_len = \"512\", expected a whole number");
   EXPECT_EQ(refusal("query_len", 512.5), "query_len = 512.5, expected a whole number");

@@ -179,20 +179,18 @@ TEST(Measure, ACorrectMethodGetsAllColumns) {
 TEST(Measure, EveryRegisteredMethodIsMeasuredOnTheCpu) {
   for (const auto* entry : attn::methods()) {
     if (entry->name.starts_with("test-")) continue;
-    for (const auto* dtype : {"float32", "float64", "bfloat16"}) {
-      for (const bool causal : {false, true}) {
-        auto c = quick_case(entry->name, 320);
-        c.head_dim = c.value_dim = 64;
-        c.protocol = "forward_backward";
-        c.dtype = dtype;
-        c.causal = causal;
-        c.key_lengths = causal ? "uniform" : "full";
-        c.quality_seeds = 1;  // the tests of the quality take several
-        const auto record = measure(c);
-        if (record.text("failure_kind") == kind::unsupported) continue;
-        EXPECT_TRUE(record.measured()) << entry->name << " " << dtype << ": " << record.text("reason");
-        EXPECT_FALSE(record.text("implementation").empty()) << entry->name;
-      }
+    for (const auto& [dtype, causal] : {std::pair{"float32", true}, {"float64", false}, {"bfloat16", true}}) {
+      auto c = quick_case(entry->name, 200);
+      c.head_dim = c.value_dim = 64;
+      c.protocol = "forward_backward";
+      c.dtype = dtype;
+      c.causal = causal;
+      c.key_lengths = causal ? "uniform" : "full";
+      c.quality_seeds = 1;  // the tests of the quality take several
+      const auto record = measure(c);
+      if (record.text("failure_kind") == kind::unsupported) continue;
+      EXPECT_TRUE(record.measured()) << entry->name << " " << dtype << ": " << record.text("reason");
+      EXPECT_FALSE(record.text("implementation").empty()) << entry->name;
     }
   }
 }

@@ -196,7 +196,7 @@ def test_list_keys_has_every_key_of_a_sweep_file_and_no_other(attnbench, tmp_pat
     """A file with all keys is accepted, and each key is refused in another table."""
     published = ROOT / "sweeps/published/figure1.csv"
     values = {"method": "linear", "description": "all keys", "plugins": [], "file": str(published), "baseline": "linear"}
-    values |= {"threads": 1, "kv_heads": 8, "value_heads": 8, "key_len": 1024, "value_dim": 64}
+    values |= {"threads": 1, "kv_heads": 8, "value_heads": 8, "key_len": 1024, "value_dim": 64, "shape": "paper"}
     keys = attnbench.json("list", "keys")
     tables = {}
     for key in keys:
@@ -209,7 +209,7 @@ def test_list_keys_has_every_key_of_a_sweep_file_and_no_other(attnbench, tmp_pat
 
     schema = attnbench.json("list", "schema")
     axes = [axis["name"] for axis in schema["axes"]]
-    assert [key["key"] for key in keys if key["table"] == "axes"] == [*axes, "baseline"]
+    assert [key["key"] for key in keys if key["table"] == "axes"] == [*axes, "baseline", "shape"]
     hooks = {"injected_slowdown_percent"}
     settings = {column["name"] for column in schema["columns"] if column["group"] == "setting"} - hooks
     assert {key["key"] for key in keys if key["table"] in ("limits", "timing", "quality")} == settings

@@ -83,3 +83,63 @@ def test_a_sweep_varies_the_pattern_and_may_name_a_baseline_without_one(attnbenc
     assert all(r["baseline"] == "sdpa pattern=all" and r["ratio_median"] > 0 for r in records)
     table = attnbench("table", tmp_path / "out").stdout
     assert "window:16" in table and "strided:8" in table
+
+
+def test_packed_sequences_cost_their_own_pairs(attnbench):
+    record = record_of(attnbench, "sparse-sdpa", "--query-len=1024", "--causal", "--packed=lengths:24,1000")
+    one = record_of(attnbench, "sparse-sdpa", "--query-len=1024", "--causal")
+    assert record["outcome"] == "measured" and record["packed"] == "lengths:24,1000"
+    assert record["flops"] / one["flops"] == pytest.approx((24 * 25 + 1000 * 1001) / (1024 * 1025))
+    recurrent = record_of(attnbench, "gated-delta", "--query-len=64", "--causal", "--packed=uniform:9", "--protocol=forward_backward")
+    assert recurrent["outcome"] == "measured"
+    skipped = record_of(attnbench, "linear", "--query-len=64", "--packed=uniform:2")
+    assert skipped["reason"] == "linear takes no packed sequences"
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [
+        ("lengths:60,3", "--packed = lengths:60,3 has lengths that add up to 63, expected --query-len = 64"),
+        ("uniform:65", "--packed = uniform:65 has more sequences than --query-len = 64 has positions"),
+        ("uniform:0", "--packed = 'uniform:0', expected 'none', 'uniform:S' with a number of sequences"),
+        ("two", "--packed = 'two', expected one of none, uniform:S, lengths:L,L"),
+    ],
+)
+def test_wrong_packed_sequences_are_an_error_that_names_them(attnbench, packed, message):
+    ended = attnbench("measure", "sparse-sdpa", "--query-len=64", f"--packed={packed}", code=2)
+    assert message in ended.stderr
+
+
+def test_a_shape_sets_the_axes_of_a_model_and_options_change_them(attnbench):
+    shape = next(s for s in attnbench.json("list", "shapes") if s["name"] == "gpt-oss")
+    assert shape["source"].startswith("transformers ")
+    axes = {name: shape[name] for name in ("heads", "kv_heads", "value_heads", "head_dim", "value_dim", "pattern")}
+    # --shape is read first wherever it stands.
+    record = attnbench.json(
+        "measure", "sparse-sdpa", "--heads=16", "--shape=gpt-oss", "--query-len=64", "--causal", "--time-budget-s=0.02"
+    )
+    assert {name: record[name] for name in axes} == axes | {"heads": 16}
+    failed = attnbench("measure", "sparse-sdpa", "--shape=gpt-4", code=2)
+    assert "--shape = 'gpt-4', expected one of paper, qwen3.5" in failed.stderr
+
+
+def test_a_sweep_takes_a_shape(attnbench, tmp_path):
+    (tmp_path / "shape.toml").write_text('[axes]\nmethod = "sparse-sdpa"\nquery_len = 64\nhead_dim = 32\nshape = "gpt-oss"\n')
+    attnbench("sweep", "shape.toml", "--out", "out", "--set=timing.processes=1", "--set=timing.time_budget_s=0.02")
+    (record,) = records_in(tmp_path / "out")
+    assert (record["heads"], record["kv_heads"], record["head_dim"], record["pattern"]) == (64, 8, 32, "window:128")
+    attnbench("sweep", "shape.toml", "--out", "other", "--set=shape=gemma4", "--set=heads=16", "--set=timing.processes=1", "--set=timing.time_budget_s=0.02")
+    (record,) = records_in(tmp_path / "other")
+    assert (record["heads"], record["kv_heads"], record["head_dim"], record["pattern"]) == (16, 4, 256, "window:512")
+    (tmp_path / "wrong.toml").write_text('[axes]\nmethod = "sparse-sdpa"\nshape = "gpt"\n')
+    failed = attnbench("sweep", "wrong.toml", "--dry-run", code=2)
+    assert "wrong.toml:3:9: shape = 'gpt', expected one of paper, qwen3.5" in failed.stderr
+
+
+@pytest.mark.parametrize("method", ["topk-pooled:block=16,top=2", "pooled-kv:block=16"])
+def test_methods_of_pooled_blocks_compute_less(attnbench, method):
+    record = record_of(attnbench, method, "--query-len=512", "--causal", "--protocol=forward_backward")
+    exact = record_of(attnbench, "sparse-sdpa", "--query-len=512", "--causal", "--protocol=forward_backward")
+    assert record["outcome"] == "measured" and record["implementation"].startswith("kernel/")
+    assert record["flops"] < exact["flops"] / 4
+    assert record["quality_row_error_median"] > exact["quality_row_error_median"]

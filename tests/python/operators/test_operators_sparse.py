@@ -1,6 +1,7 @@
 """Tests of the operator attn::sparse_attention from Python: its registrations, gradients and
 torch.compile, against PyTorch's own attention with a mask."""
 
+import attnbench
 import pytest
 import torch
 from conftest import expect_unchanged_by_autocast
@@ -46,6 +47,31 @@ def further(causal, pattern, lengths, borders):
 def test_opcheck(causal, pattern, lengths, borders):
     given = (*inputs(), *further(causal, pattern, lengths, borders))
     torch.library.opcheck(torch.ops.attn.sparse_attention.default, given)
+
+
+def test_opcheck_of_chosen_blocks():
+    blocks = torch.tensor([0, 2, -1, 1, 0, 0, 2, 1, 1, 2, 2, 0, 1]).view(1, 1, 13, 1).expand(2, 2, 13, 1)
+    q, k, v, sinks = inputs()
+    torch.library.opcheck(
+        torch.ops.attn.sparse_attention.default, (q, k, v, sinks, True, "all", None, None, None, "auto", blocks, 5)
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_chosen_blocks_are_those_of_a_mask(causal):
+    q, k, v, _ = inputs()
+    blocks = torch.randint(-1, 3, (2, 4, 13, 2), generator=torch.Generator().manual_seed(1))
+    of_keys = torch.arange(13) // 5
+    seen = (blocks.unsqueeze(-1) == of_keys).any(3)
+    if causal:
+        seen = seen & torch.ones(13, 13, dtype=torch.bool).tril()
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, seen, enable_gqa=True)
+    expected = torch.where(seen.any(-1, keepdim=True), expected, 0)
+    found = attnbench.sparse_attention(q, k, v, causal=causal, chosen_blocks=blocks, block=5)
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn(found.shape, dtype=torch.float64)
+    for x, y in zip(*(torch.autograd.grad((o * weights).sum(), (q, k, v)) for o in (found, expected)), strict=True):
+        torch.testing.assert_close(x, y.nan_to_num())
 
 
 def test_opcheck_of_the_backward():

@@ -1,7 +1,8 @@
 """Tests that every command, program, sweep file and link in the documents works.
 
 Commands are the lines of ```sh blocks, and are run in the order of the document. A command that
-takes more than a minute, or needs what a test does not have, is replaced as REDUCED says. Paths
+takes more than a minute, or needs what a test does not have, is replaced as REDUCED says, and what
+measures uses short sequences for a short time. Paths
 under /tmp lead into the folder of the test instead. Files that a document shows are written there.
 test_faq.py tests what the commands of docs/faq.md print."""
 
@@ -118,6 +119,22 @@ def reduced(command):
     return command
 
 
+def shortened(command):
+    """The same command, with a short time budget and at most 256 positions where it measures and does not choose these itself."""
+    options = {
+        "build/attnbench measure": ["--time-budget-s 0.02"],
+        "build/attnbench sweep": ["--set timing.time_budget_s=0.02", "--set timing.processes=1"],
+    }
+    measuring = " ".join(command.split()[:2])
+    if measuring not in options or command.endswith("--dry-run"):
+        return command
+    short = re.sub(r"(?<=--query-len )\d{4,}", "256", command)
+    for option in options[measuring]:
+        if option.split("=")[0].split(" 0")[0] not in short:
+            short += f" {option}"
+    return short
+
+
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if commands(d)])
 def test_every_command_of_a_document_works(document, build, tmp_path, request):
     if build != ROOT / "build":
@@ -128,7 +145,7 @@ def test_every_command_of_a_document_works(document, build, tmp_path, request):
         run = reduced(command)
         if run is None:
             continue
-        run = run.replace("/tmp/", f"{shlex.quote(str(tmp_path))}/")
+        run = shortened(run).replace("/tmp/", f"{shlex.quote(str(tmp_path))}/")
         for name in shown:
             run = re.sub(rf"(?<![\w/]){re.escape(name)}", str(tmp_path / name), run)
         done = subprocess.run(
@@ -174,6 +191,12 @@ def test_a_page_for_readers_who_have_run_quickstart_says_so_and_uses_what_that_b
 def test_commands_are_reduced_as_listed(tmp_path):
     assert reduced("build/attnbench list") == "build/attnbench list"
     assert reduced("make quickstart") == "make --dry-run quickstart"
+    assert shortened("build/attnbench measure linear --query-len 4096 --causal") == (
+        "build/attnbench measure linear --query-len 256 --causal --time-budget-s 0.02"
+    )
+    assert shortened("build/attnbench sweep x --set timing.processes=2") == (
+        "build/attnbench sweep x --set timing.processes=2 --set timing.time_budget_s=0.02"
+    )
     assert reduced("sbatch --array=1-8 x") is None
 
 
