@@ -6,6 +6,8 @@
     layer = attnbench.CausalLMLayer(width=256, heads=8)  # [batch, length, width]
     frame = attnbench.records("results/figure1")  # the records of a sweep as a pandas data frame
     record = attnbench.measure("mine.py:attention", query_len=4096, causal=True)
+    with attnbench.accelerate():  # models of transformers compute with our operators
+        model.generate(…)
 
 `functional` has the functions and `nn` the modules; this package also has all of their names.
 """
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from attnbench._measuring import MeasureError, measure
     from attnbench._method import method
     from attnbench._records import records
+    from attnbench.acceleration import accelerate
     from attnbench.functional import (
         LinearAttentionState,
         SparseAttentionOutput,
@@ -37,6 +40,7 @@ __all__ = [
     "LinearAttentionState",
     "MeasureError",
     "SparseAttentionOutput",
+    "accelerate",
     "functional",
     "linear_attention",
     "linear_attention_step",
@@ -60,6 +64,7 @@ _DEFINED_IN = {
     "LinearAttentionState": "functional",
     "MeasureError": "_measuring",
     "SparseAttentionOutput": "functional",
+    "accelerate": "acceleration",
     "linear_attention": "functional",
     "linear_attention_step": "functional",
     "lsh_attention": "functional",

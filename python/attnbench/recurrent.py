@@ -685,17 +685,26 @@ def mamba_chunk_scan_combined(
         x: [B,L,H,P]; dt: [B,L,H]; A: [H]; B and C: [B,L,G,N], where G divides H.
         D: [H] or [H,P]; z: as x; dt_bias: [H], is added to dt before its softplus and its limits.
         initial_states: [B,H,P,N].
+        seq_idx: [B,L]; a new sequence, whose state is zero, begins wherever the number changes.
 
     Returns:
-        The output [B,L,H,P], and with return_final_states also the states [B,H,P,N].
+        The output [B,L,H,P], and with return_final_states also the states [B,H,P,N], which are those
+        of the last sequences.
     """
     del chunk_size
+    name = "mamba_chunk_scan_combined"
     varlen = return_varlen_states or None
-    _refuse("mamba_chunk_scan_combined", seq_idx=seq_idx, cu_seqlens=cu_seqlens, return_varlen_states=varlen, **others)
+    _refuse(name, cu_seqlens=cu_seqlens, return_varlen_states=varlen, **others)
     step = dt.float() if dt_bias is None else dt.float() + dt_bias.float()
     step = (_softplus(step) if dt_softplus else step).clamp(*dt_limit)
+    decay = step * A.float()
+    if seq_idx is not None:
+        if seq_idx.shape != x.shape[:2]:
+            raise ValueError(f"{name}: seq_idx has shape {list(seq_idx.shape)}, expected {list(x.shape[:2])}")
+        begins = torch.nn.functional.pad(seq_idx[:, 1:] != seq_idx[:, :-1], (1, 0))
+        decay = decay.masked_fill(begins.unsqueeze(-1), -math.inf)  # clears the state
     output, states = _attend(
-        C, B, (x * step.unsqueeze(-1)).to(x.dtype), g=step * A.float(), rule="add", scale=1.0, initial_state=initial_states,
+        C, B, (x * step.unsqueeze(-1)).to(x.dtype), g=decay, rule="add", scale=1.0, initial_state=initial_states,
         output_final_state=True, state_v_first=True, cu_seqlens=None, layout="bthk", implementation=implementation,
     )  # fmt: skip
     if D is not None:

@@ -1,0 +1,122 @@
+"""Switches our operators on and off, for the whole process."""
+
+import importlib.metadata
+import importlib.util
+import sys
+import threading
+from types import TracebackType
+
+from attnbench.acceleration._counters import COUNTERS, Report
+from attnbench.acceleration._undo import Undo
+
+# Guards what follows. An import of a modelling module may need it while this thread holds it.
+_LOCK = threading.RLock()
+_active: "set[Acceleration]" = set()
+_undo = Undo()
+
+
+class Acceleration:
+    """One request that our operators be used, which ends with `undo()` or with the `with` block.
+
+    Attributes:
+        summary: one line about what is replaced in which versions.
+    """
+
+    def __init__(self, summary: str) -> None:
+        self.summary = summary
+
+    def undo(self) -> None:
+        """Ends the request. With the last one, all objects are those that were there before."""
+        with _LOCK:
+            if self not in _active:
+                return
+            _active.remove(self)
+            if not _active:
+                _undo.run()
+
+    def __enter__(self) -> "Acceleration":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.undo()
+
+    def __repr__(self) -> str:
+        return f"<{'active' if self in _active else 'undone'}: {self.summary}>"
+
+
+def accelerate(*, quiet: bool = False) -> Acceleration:
+    """Has models of transformers and flash-linear-attention call our operators with CPU tensors.
+
+        with attnbench.accelerate():
+            model.generate(…)
+
+    Replaces operators in modelling modules that are imported already, whatever holds them, and in
+    those that are imported later. Registers the attention implementation "attnbench" besides, which
+    models choose with `model.set_attn_implementation("attnbench")`. A call that our operators cannot
+    take goes to what would have run; `attnbench.accelerate.report()` counts both.
+
+    This concerns all threads of the process. Without `with`, it lasts until the `undo()` of the
+    result. Requests may be nested; the last to end brings back the objects that were there before,
+    also after an exception.
+
+    Args:
+        quiet: whether not to write to stderr what is replaced in which versions. Only the first of
+            nested requests writes it.
+
+    Raises:
+        ImportError: neither package is installed.
+        SignatureError: an installed version has functions with other parameters than the tested one.
+            The text names the difference; nothing is replaced.
+    """
+    with _LOCK:
+        if _active:
+            request = Acceleration(next(iter(_active)).summary)
+        else:
+            try:
+                request = Acceleration(_replace())
+            except BaseException:
+                _undo.run()
+                raise
+            COUNTERS.clear()
+            if not quiet:
+                print(f"attnbench: {request.summary}", file=sys.stderr)
+        _active.add(request)
+        return request
+
+
+def report() -> Report:
+    """How many calls of each operator ours served, and passed on with which reasons, since the first
+    of the present requests began, or during the last ones."""
+    return COUNTERS.report()
+
+
+accelerate.report = report  # type: ignore[attr-defined]
+
+
+def _replace() -> str:
+    """Replaces everything, and returns a line about it."""
+    parts = []
+    if importlib.util.find_spec("transformers") is not None:
+        from attnbench.acceleration import _lightning, _softmax, _transformers
+
+        kernels = _transformers.Kernels(_undo)
+        _lightning.replace_lightning_attention(_undo)
+        _softmax.register_softmax(_undo)
+        count = sum(map(len, kernels.replaced.values()))
+        parts.append(
+            f"{', '.join(_transformers.OPERATORS)} and {_lightning.NAME} of transformers "
+            f"{importlib.metadata.version('transformers')} (in {count} imported functions and in later imports), attention "
+            f"implementation {_softmax.NAME!r}"
+        )
+    if importlib.util.find_spec("fla") is not None:
+        from attnbench.acceleration import _fla
+
+        parts.append(_fla.register_backends(_undo))
+    if not parts:
+        raise ImportError(
+            "attnbench.accelerate needs transformers or fla-core, and neither is installed; pip install 'attnbench[models]' "
+            "installs transformers"
+        )
+    return "on CPUs now computes " + "; ".join(parts)

@@ -1,0 +1,287 @@
+"""Our operators with the arguments that the layers of transformers give.
+
+Each function takes what the function of transformers with the same role takes, computes the same,
+and raises PassOn for a call that our operator cannot take. Layers give further arguments by keyword:
+those in NEUTRAL cannot change the result, borders of packed sequences are respected, and any other
+one that is given raises PassOn, so that no argument is dropped.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnbench import recurrent
+from attnbench.acceleration._counters import COUNTERS, PassOn
+
+# Arguments that layers pass down to all of their functions, and that do not concern these: what the
+# model is to return, what the loss divides by, and what softmax attention derives from positions.
+NEUTRAL = frozenset(
+    {
+        "num_items_in_batch", "output_hidden_states", "output_attentions", "output_router_logits", "return_dict",
+        "use_cache", "cu_seq_lens_k", "max_length_q", "max_length_k", "position_ids", "cache_position",
+        "logits_to_keep", "position_embeddings",
+    }
+)  # fmt: skip
+
+_NO_TRITON = (
+    "attnbench passed this call on, because its operator cannot take it ({reason}); what transformers has "
+    "chosen in its place, `{function}` of the package {package}, does not run on a CPU"
+)
+
+
+def require_plain_cpu(*tensors: Tensor | None) -> None:
+    """Raises PassOn unless all tensors are plain ones on the CPU."""
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if tensor.device.type != "cpu":
+            raise PassOn(f"a tensor is on {tensor.device.type}")
+        if type(tensor) not in (Tensor, torch.nn.Parameter):
+            raise PassOn(f"a tensor is a {type(tensor).__name__}")
+    if torch._C._are_functorch_transforms_active():
+        raise PassOn("a transformation of torch.func is active")
+
+
+def _refuse(arguments: dict[str, Any]) -> None:
+    for name, value in arguments.items():
+        if value is not None and value is not False and name not in NEUTRAL:
+            raise PassOn(f"the argument {name}")
+
+
+def _borders(batch: int, length: int, arguments: dict[str, Any]) -> Tensor | None:
+    """Takes the arguments that describe packed sequences out of `arguments`: cumulative lengths,
+    int64 [N+1], or None if there are none."""
+    number = arguments.pop("seq_idx", None)
+    lengths = [arguments.pop(name, None) for name in ("cu_seqlens", "cu_seq_lens_q")]
+    given = next((x for x in lengths if x is not None), None)
+    if given is not None:
+        return given.to(torch.int64)
+    if number is None:
+        return None
+    if batch != 1 or number.shape[-1] != length:
+        raise PassOn(f"seq_idx of a batch of {batch} and of {number.shape[-1]} tokens, of which there are {length}")
+    changes = (number[0, 1:] != number[0, :-1]).nonzero().flatten() + 1
+    return torch.cat([changes.new_zeros(1), changes, changes.new_full((1,), length)])
+
+
+def chunk_gated_delta_rule(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    chunk_size: int = 64,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    del chunk_size
+    require_plain_cpu(query, key, value, g, beta, initial_state)
+    borders = _borders(*value.shape[:2], others)
+    _refuse(others)
+    return recurrent.chunk_gated_delta_rule(
+        query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
+        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=borders,
+    )  # fmt: skip
+
+
+def fused_recurrent_gated_delta_rule(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    return chunk_gated_delta_rule(
+        query, key, value, g, beta, 64, initial_state, output_final_state, use_qk_l2norm_in_kernel, **others
+    )
+
+
+def chunk_kda(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    chunk_size: int = 64,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    del chunk_size
+    require_plain_cpu(query, key, value, g, beta, initial_state)
+    borders = _borders(*value.shape[:2], others)
+    _refuse(others)
+    return recurrent.chunk_kda(
+        query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
+        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=borders,
+    )  # fmt: skip
+
+
+def fused_recurrent_kda(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    initial_state: Tensor | None,
+    output_final_state: bool,
+    use_qk_l2norm_in_kernel: bool = False,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    return chunk_kda(
+        query, key, value, g, beta, 64, initial_state, output_final_state, use_qk_l2norm_in_kernel, **others
+    )
+
+
+def mamba_chunk_scan_combined(
+    hidden_states: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    chunk_size: int,
+    D: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    initial_states: Tensor | None = None,
+    dt_softplus: bool = False,
+    dt_limit: tuple[float, float] = (0.0, float("inf")),
+    return_final_states: bool = False,
+    **others: Any,
+) -> Tensor | tuple[Tensor, Tensor]:
+    require_plain_cpu(hidden_states, dt, A, B, C, D, dt_bias, initial_states)
+    batch, length = hidden_states.shape[:2]
+    seq_idx = others.pop("seq_idx", None)
+    if seq_idx is None and (borders := _borders(batch, length, others)) is not None:
+        if batch != 1 or int(borders[-1]) != length:
+            raise PassOn(f"cumulative lengths of {int(borders[-1])} tokens in a batch of {batch} × {length}")
+        seq_idx = torch.repeat_interleave(torch.arange(len(borders) - 1), borders.diff())[None]
+    for name in ("cu_seqlens", "cu_seq_lens_q"):  # seq_idx says the same
+        others.pop(name, None)
+    _refuse(others)
+    # What this stands for computes and returns float32, whatever the dtype of its arguments.
+    return recurrent.mamba_chunk_scan_combined(
+        hidden_states.float(), dt, A, B.float(), C.float(), chunk_size, D=D, dt_bias=dt_bias, initial_states=initial_states,
+        seq_idx=seq_idx, dt_softplus=dt_softplus, dt_limit=dt_limit, return_final_states=return_final_states,
+    )  # fmt: skip
+
+
+def selective_state_update(
+    state: Tensor,
+    hidden_states: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+    z: Tensor | None = None,
+    **others: Any,
+) -> Tensor:
+    tensors = (state, hidden_states, dt, A, B, C, D, dt_bias, z)
+    require_plain_cpu(*tensors)
+    _refuse_gradients(*tensors)
+    for name in ("cu_seqlens", "cu_seq_lens_q", "seq_idx"):
+        if others.get(name) is not None:
+            raise PassOn(f"the argument {name}")
+    _refuse(others)
+    return recurrent.selective_state_update(state, hidden_states, dt, A, B, C, D, z, dt_bias, dt_softplus)
+
+
+def causal_conv1d_fn(
+    hidden_states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: str | None = None,
+    **others: Any,
+) -> Tensor:
+    require_plain_cpu(hidden_states, weight, bias)
+    if others.get("seq_idx") is None:
+        borders = _borders(hidden_states.shape[0], hidden_states.shape[2], others)
+        given = {"cu_seqlens": borders}
+    else:
+        given = {"seq_idx": others.pop("seq_idx")}
+        for name in ("cu_seqlens", "cu_seq_lens_q"):  # seq_idx says the same
+            others.pop(name, None)
+    _refuse(others)
+    output = recurrent.causal_conv1d_fn(hidden_states, weight, bias, activation=activation, **given)
+    assert isinstance(output, Tensor)
+    return output
+
+
+def causal_conv1d_update(
+    hidden_states: Tensor,
+    conv_state: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: str | None = None,
+    **others: Any,
+) -> Tensor:
+    require_plain_cpu(hidden_states, conv_state, weight, bias)
+    _refuse_gradients(hidden_states, conv_state, weight, bias)
+    _refuse(others)
+    return recurrent.causal_conv1d_update(hidden_states, conv_state, weight, bias, activation)
+
+
+def _refuse_gradients(*tensors: Tensor | None) -> None:
+    """Raises PassOn if gradients are to be recorded, which our decoding steps do not."""
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        raise PassOn("gradients of a decoding step")
+
+
+# By the name under which transformers looks for kernels: our operator.
+OPERATORS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        causal_conv1d_fn,
+        causal_conv1d_update,
+        chunk_gated_delta_rule,
+        chunk_kda,
+        fused_recurrent_gated_delta_rule,
+        fused_recurrent_kda,
+        mamba_chunk_scan_combined,
+        selective_state_update,
+    )
+}
+
+
+def dispatching(
+    name: str, ours: Callable[..., Any], theirs: Callable[..., Any], package: str | None = None
+) -> Callable[..., Any]:
+    """A function that calls `ours`, or `theirs` with the same arguments where ours cannot take the
+    call, and counts which.
+
+    Args:
+        package: the package of which `theirs` is, if it is one that has no kernels for CPUs; an error
+            of `theirs` on a CPU then says why it was called.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = ours(*args, **kwargs)
+        except PassOn as why:
+            reason = str(why)
+        except (TypeError, ValueError) as error:  # what our operator refuses before it computes anything
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        else:
+            COUNTERS.count_served(name)
+            return result
+        COUNTERS.count_passed_on(name, reason)
+        if package is None or any(isinstance(x, Tensor) and x.device.type != "cpu" for x in args):
+            return theirs(*args, **kwargs)
+        try:
+            return theirs(*args, **kwargs)
+        except Exception as error:
+            error.add_note(_NO_TRITON.format(reason=reason, function=name, package=package))
+            raise
+
+    return call
