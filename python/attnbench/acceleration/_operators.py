@@ -50,7 +50,7 @@ def _refuse(arguments: dict[str, Any]) -> None:
             raise PassOn(f"the argument {name}")
 
 
-def _borders(batch: int, length: int, arguments: dict[str, Any]) -> Tensor | None:
+def take_borders(batch: int, length: int, arguments: dict[str, Any]) -> Tensor | None:
     """Takes the arguments that describe packed sequences out of `arguments`: cumulative lengths,
     int64 [N+1], or None if there are none."""
     number = arguments.pop("seq_idx", None)
@@ -80,7 +80,7 @@ def chunk_gated_delta_rule(
 ) -> tuple[Tensor, Tensor | None]:
     del chunk_size
     require_plain_cpu(query, key, value, g, beta, initial_state)
-    borders = _borders(*value.shape[:2], others)
+    borders = take_borders(*value.shape[:2], others)
     _refuse(others)
     return recurrent.chunk_gated_delta_rule(
         query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
@@ -118,7 +118,7 @@ def chunk_kda(
 ) -> tuple[Tensor, Tensor | None]:
     del chunk_size
     require_plain_cpu(query, key, value, g, beta, initial_state)
-    borders = _borders(*value.shape[:2], others)
+    borders = take_borders(*value.shape[:2], others)
     _refuse(others)
     return recurrent.chunk_kda(
         query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
@@ -160,7 +160,7 @@ def mamba_chunk_scan_combined(
     require_plain_cpu(hidden_states, dt, A, B, C, D, dt_bias, initial_states)
     batch, length = hidden_states.shape[:2]
     seq_idx = others.pop("seq_idx", None)
-    if seq_idx is None and (borders := _borders(batch, length, others)) is not None:
+    if seq_idx is None and (borders := take_borders(batch, length, others)) is not None:
         if batch != 1 or int(borders[-1]) != length:
             raise PassOn(f"cumulative lengths of {int(borders[-1])} tokens in a batch of {batch} × {length}")
         seq_idx = torch.repeat_interleave(torch.arange(len(borders) - 1), borders.diff())[None]
@@ -172,6 +172,12 @@ def mamba_chunk_scan_combined(
         hidden_states.float(), dt, A, B.float(), C.float(), chunk_size, D=D, dt_bias=dt_bias, initial_states=initial_states,
         seq_idx=seq_idx, dt_softplus=dt_softplus, dt_limit=dt_limit, return_final_states=return_final_states,
     )  # fmt: skip
+
+
+def mamba_split_conv1d_scan_combined(projected: Tensor, *others: Any, **named: Any) -> None:
+    """None, with which transformers says that there is no fused form: the layer then calls the single
+    steps, to which it gives its arguments again."""
+    require_plain_cpu(projected)
 
 
 def selective_state_update(
@@ -206,7 +212,7 @@ def causal_conv1d_fn(
 ) -> Tensor:
     require_plain_cpu(hidden_states, weight, bias)
     if others.get("seq_idx") is None:
-        borders = _borders(hidden_states.shape[0], hidden_states.shape[2], others)
+        borders = take_borders(hidden_states.shape[0], hidden_states.shape[2], others)
         given = {"cu_seqlens": borders}
     else:
         given = {"seq_idx": others.pop("seq_idx")}
@@ -249,6 +255,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
         fused_recurrent_gated_delta_rule,
         fused_recurrent_kda,
         mamba_chunk_scan_combined,
+        mamba_split_conv1d_scan_combined,
         selective_state_update,
     )
 }

@@ -8,14 +8,14 @@ mask itself and compared with it, so that a mask of any other form is not mistak
 
 import importlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnbench.acceleration._counters import COUNTERS, PassOn
-from attnbench.acceleration._operators import NEUTRAL, require_plain_cpu
+from attnbench.acceleration._operators import NEUTRAL, require_plain_cpu, take_borders
 from attnbench.acceleration._transformers import TESTED_VERSION, check_signature
 from attnbench.acceleration._undo import Undo
 from attnbench.functional import sparse_attention
@@ -35,7 +35,7 @@ TESTED = {
 }  # fmt: skip
 
 # Arguments of the interface that say what the mask says already.
-_IN_THE_MASK = frozenset({"sliding_window", "cu_seq_lens_q", "seq_idx"})
+_IN_THE_MASK = frozenset({"sliding_window"})
 
 
 @dataclass(frozen=True)
@@ -191,16 +191,18 @@ def _attend(
     require_plain_cpu(query, key, value, mask, sinks)
     if dropout:
         raise PassOn("dropout")
+    if others.get("output_attentions"):
+        raise PassOn("the argument output_attentions")
+    others = dict(others)
+    borders = take_borders(query.shape[0], query.shape[2], others)
     for name, given in others.items():
-        if name == "output_attentions" and given:
-            raise PassOn("the argument output_attentions")
         if given is not None and given is not False and name not in NEUTRAL and name not in _IN_THE_MASK:
             raise PassOn(f"the argument {name}")
     queries, keys = query.shape[2], key.shape[2]
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if mask is not None:
         entries = _description(mask)
-    elif sinks is None:
+    elif sinks is None and borders is None:
         raise PassOn("no window, sinks, padding or packed sequences, where PyTorch's own attention is as fast")
     elif causal and 1 < queries != keys:
         raise PassOn("causal attention to keys from a cache without a mask")
@@ -210,8 +212,18 @@ def _attend(
         raise PassOn(f"a mask for a batch of {len(entries)}, expected {query.shape[0]}")
     if mask is not None and mask.shape[2:] != (queries, keys):
         raise PassOn(f"a mask for {list(mask.shape[2:])} queries and keys, expected {[queries, keys]}")
+    if borders is not None:
+        # Masks of some models do not know of packed sequences, of which these arguments tell.
+        entries = [_divided(visible, queries, keys, borders.tolist()) for visible in entries]
     output = _by_entries(query, key, value, sinks, scaling, entries)
     return output.transpose(1, 2).contiguous()
+
+
+def _divided(visible: Visible, queries: int, keys: int, borders: list[int]) -> Visible:
+    """The same, where queries see only keys of their own sequence, which begin and end at `borders`."""
+    if not visible.causal or queries != keys or borders[-1] != keys:
+        raise PassOn(f"packed sequences of {borders[-1]} tokens, with {queries} queries and {keys} keys")
+    return replace(visible, borders=tuple(sorted({*visible.borders, *borders})))
 
 
 def _by_entries(

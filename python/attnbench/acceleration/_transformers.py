@@ -39,6 +39,11 @@ TESTED = {
         "hidden_states, dt, A, B, C, chunk_size, D=None, dt_bias=None, initial_states=None, dt_softplus=False, "
         "dt_limit=(0.0, inf), return_final_states=False, **kwargs"
     ),
+    "mamba_split_conv1d_scan_combined": (
+        "zxbcdt, conv1d_weight, conv1d_bias, dt_bias, A, D, chunk_size, initial_states=None, dt_limit=(0.0, inf), "
+        "return_final_states=False, activation='silu', rmsnorm_weight=None, rmsnorm_eps=1e-06, outproj_weight=None, "
+        "outproj_bias=None, headdim=None, ngroups=1, norm_before_gate=True, **kwargs"
+    ),
     "selective_state_update": (
         "state, hidden_states, dt, A, B, C, D=None, dt_bias=None, dt_softplus=False, z=None, **kwargs"
     ),
