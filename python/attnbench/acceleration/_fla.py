@@ -34,7 +34,7 @@ TESTED = {
     ),
     "fused_recurrent_simple_gla": (
         "fla.ops.simple_gla.fused_recurrent",
-        f"q, k, v, g=None, g_gamma=None, {_STATE}, reverse=False, state_v_first=False, cu_seqlens=None",
+        f"q, k, v, g=None, g_gamma=None, {_STATE}, reverse=False, state_v_first=False, cu_seqlens=None, **kwargs",
     ),
 }  # fmt: skip
 # Under this name the first of them asks for backends, as an operation and not as a function.
