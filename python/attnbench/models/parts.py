@@ -1,0 +1,96 @@
+"""Measures where the time of a training step goes, by parts of the layers."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# What is neither a part of a layer nor one of these: the loss, the optimizer and what lies between.
+OUTSIDE = ("embed_tokens", "embeddings", "lm_head")
+
+
+class _Mark(torch.autograd.Function):
+    """The same tensor. Calls a function when its gradient is known."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, reached: Callable[[], None]) -> Tensor:
+        ctx.reached = reached
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        ctx.reached()
+        return grad, None
+
+
+class PartTimes:
+    """The seconds that each part of a model takes, forward and backward. Parts are the children of layers,
+    by their names, such as "linear_attn", and embeddings and the head.
+
+    Backward passes run part after part on one thread, so that a part takes from when the gradient of
+    its output is known until that of its input is.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._forward: dict[str, float] = {}
+        self._backward: dict[str, float] = {}
+        self._parts: list[tuple[str, torch.nn.Module]] = []
+        for name, module in model.named_modules():
+            parent, _, own = name.rpartition(".")
+            is_layer = own.isdigit() and parent.endswith("layers")
+            if is_layer:
+                self._parts += list(module.named_children())
+            elif own in OUTSIDE:
+                self._parts.append((own, module))
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Measures what the model computes inside."""
+        for name, module in self._parts:
+            self._wrap(name, module)
+        try:
+            yield
+        finally:
+            for _, module in self._parts:
+                del module.forward  # that of the class appears again
+
+    def seconds(self) -> dict[str, dict[str, float]]:
+        """By part: {"forward": seconds, "backward": seconds} of all layers together."""
+        return {
+            name: {"forward": self._forward.get(name, 0.0), "backward": self._backward.get(name, 0.0)}
+            for name in dict.fromkeys(name for name, _ in self._parts)
+        }
+
+    def _wrap(self, name: str, module: torch.nn.Module) -> None:
+        forward = module.forward
+
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            began: list[float] = []
+
+            def output_known() -> None:
+                began.append(time.perf_counter())
+
+            def input_known() -> None:
+                if began:
+                    self._backward[name] = self._backward.get(name, 0.0) + time.perf_counter() - began.pop()
+
+            # The input is the first tensor that has a gradient.
+            places = [*enumerate(args), *kwargs.items()]
+            place = next((k for k, x in places if isinstance(x, Tensor) and x.requires_grad), None)
+            if isinstance(place, int):
+                args = (*args[:place], _Mark.apply(args[place], input_known), *args[place + 1 :])
+            elif place is not None:
+                kwargs = kwargs | {place: _Mark.apply(kwargs[place], input_known)}
+            start = time.perf_counter()
+            output = forward(*args, **kwargs)
+            self._forward[name] = self._forward.get(name, 0.0) + time.perf_counter() - start
+            if isinstance(output, Tensor) and output.requires_grad:
+                return _Mark.apply(output, output_known)
+            if isinstance(output, tuple) and isinstance(output[0], Tensor) and output[0].requires_grad:
+                return (_Mark.apply(output[0], output_known), *output[1:])
+            return output
+
+        module.forward = measured  # type: ignore[method-assign]
