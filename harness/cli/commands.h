@@ -21,6 +21,7 @@ Run add_evaluate_command(Command& command);
 Run add_generate_command(Command& command);
 Run add_latency_command(Command& command);
 Run add_throughput_command(Command& command);
+Run add_models_command(Command& command);
 Run add_table_command(Command& command);
 Run add_plot_command(Command& command);
 Run add_report_command(Command& command);

@@ -43,6 +43,7 @@ constexpr CommandEntry kCommands[] = {
     {"generate", "generate images with trained models", add_generate_command},
     {"latency", "measure how long models take to generate one image, on the CPU and the GPU", add_latency_command},
     {"throughput", "measure how many images per second models generate", add_throughput_command},
+    {"models", "measure small models of transformers, alone and with the operators of this project", add_models_command},
     {"table", "show a folder of records as a table", add_table_command},
     {"plot", "draw a folder of records or of trainings", add_plot_command},
     {"report", "write a page of HTML about folders of records, trainings or images", add_report_command},

@@ -128,5 +128,6 @@ std::string draw(const std::string& script, const std::string& what, const std::
 
 std::string draw_training_curves(const std::string& folder) { return draw("plot", "curves", folder); }
 std::string draw_images(const std::string& folder) { return draw("images", "images", folder); }
+std::string draw_models(const std::string& folder) { return draw("models", "models", folder); }
 
 }  // namespace attnbench

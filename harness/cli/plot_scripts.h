@@ -41,5 +41,7 @@ std::string run_script(const Script& script);
 std::string draw_training_curves(const std::string& folder);
 // The same for the arrays that `attnbench generate` has written, as FOLDER/images.svg and so on.
 std::string draw_images(const std::string& folder);
+// The same for the summary that `attnbench models` has written, as FOLDER/models.svg and so on.
+std::string draw_models(const std::string& folder);
 
 }  // namespace attnbench

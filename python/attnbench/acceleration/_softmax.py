@@ -63,6 +63,8 @@ def describe(mask: Tensor) -> list[Visible] | str:
         return f"a mask of {str(mask.dtype).removeprefix('torch.')} and of shape {list(mask.shape)}"
     visible = mask[:, 0]
     queries, keys = visible.shape[1:]
+    if queries == 1 and bool(visible.all()):
+        return [Visible(False)] * len(visible)
     counts = visible.sum(2, dtype=torch.int64)
     first = visible.to(torch.uint8).argmax(2)
     last = first + counts - 1

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# What is neither a part of a layer nor one of these: the loss, the optimizer and what lies between.
-OUTSIDE = ("embed_tokens", "embeddings", "lm_head")
+# By the name of a module outside the layers that is a part, too: how it is called.
+OUTSIDE = {"embed_tokens": "embeddings", "embeddings": "embeddings", "lm_head": "head"}
 
 
 class _Mark(torch.autograd.Function):
@@ -28,7 +28,7 @@ class _Mark(torch.autograd.Function):
 
 class PartTimes:
     """The seconds that each part of a model takes, forward and backward. Parts are the children of layers,
-    by their names, such as "linear_attn", and embeddings and the head.
+    by the names of their classes, such as Qwen3_5GatedDeltaNet, and "embeddings" and "head".
 
     Backward passes run part after part on one thread, so that a part takes from when the gradient of
     its output is known until that of its input is.
@@ -42,9 +42,9 @@ class PartTimes:
             parent, _, own = name.rpartition(".")
             is_layer = own.isdigit() and parent.endswith("layers")
             if is_layer:
-                self._parts += list(module.named_children())
+                self._parts += [(type(child).__name__, child) for child in module.children()]
             elif own in OUTSIDE:
-                self._parts.append((own, module))
+                self._parts.append((OUTSIDE[own], module))
 
     @contextmanager
     def measuring(self) -> Iterator[None]:

@@ -1,7 +1,15 @@
-"""Measures one thing about one model in a process of its own: `python -m attnbench.models.worker JSON`
-takes a `Request` and prints what it found as a line of JSON."""
+"""The worker of `attnbench models`, which measures one thing about one model in a process of its own.
 
+    python -m attnbench.models.worker --answer-fd=N measure   # a `Request` on stdin → what it found
+    python -m attnbench.models.worker --answer-fd=N list      # {} on stdin → what can be measured
+
+Requests are JSON, and answers are a line of JSON that is written to the descriptor N.
+"""
+
+import argparse
+import importlib.metadata
 import json
+import os
 import re
 import statistics
 import sys
@@ -49,8 +57,42 @@ class Request:
 
 
 def main() -> None:
-    request = Request(**json.loads(sys.argv[1]))
-    print(json.dumps(measure(request)))
+    parser = argparse.ArgumentParser(description="The worker of `attnbench models`.")
+    parser.add_argument("--answer-fd", type=int, required=True)
+    parser.add_argument("command", choices=("list", "measure"))
+    chosen = parser.parse_args()
+    request = json.load(sys.stdin)
+    answer = describe() if chosen.command == "list" else measure(Request(**request))
+    with os.fdopen(chosen.answer_fd, "w") as stream:
+        stream.write(json.dumps(answer) + "\n")
+
+
+def describe() -> dict[str, Any]:
+    """The models and what can be measured about them, or the error that no model can be."""
+    try:
+        versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+    except importlib.metadata.PackageNotFoundError as error:
+        return {
+            "error": f"attnbench models needs the package {error.name}, which {sys.executable} does not have; "
+            "pip install 'attnbench[models]' installs it, and --python names another Python"
+        }
+    models = []
+    for configuration in CONFIGURATIONS.values():
+        both = [TRANSFORMERS, OURS]
+        single = is_replaceable(configuration)
+        phases = {"logits": [OURS], "losses": both, "profile": both}
+        timed = {"step": [*both, FLOOR] if single else both, "prefill": both, "generation": both}
+        timed |= {"operator": both} if single else {}
+        models.append(
+            {
+                "name": configuration.name, "shaped_like": configuration.shaped_like, "scale": configuration.scale,
+                "operator": configuration.operator,
+                "phases": [
+                    {"name": name, "variants": variants, "timed": name in timed} for name, variants in (phases | timed).items()
+                ],
+            }
+        )  # fmt: skip
+    return {"versions": versions, "models": models}
 
 
 def measure(request: Request) -> dict[str, Any]:
@@ -186,7 +228,7 @@ def _training_step(model: Any, length: int) -> Callable[[int], float]:
         loss = model(inputs, labels=inputs, use_cache=False).loss
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return step
 
