@@ -74,7 +74,7 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { what_is_neede
 
 # --- Python packages
 # .venv/.installed holds the part and the requirements that were installed last.
-wanted="$part $(cat requirements.txt requirements-build.txt) ${TORCH_INDEX:-}"
+wanted="$part $(cat requirements.txt requirements-build.txt requirements-fla.txt) ${TORCH_INDEX:-}"
 everything="all${wanted#"$part"}"
 installed="$(cat .venv/.installed 2>/dev/null || true)"
 if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
@@ -93,6 +93,7 @@ if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
   else
     echo "setup: installing Python packages into .venv (torch with its CUDA libraries is 4.8 GB)"
     pip -r requirements.txt
+    pip --no-deps --upgrade --target .venv/fla -r requirements-fla.txt
   fi
   # `import attnbench` in .venv finds the package of this checkout.
   packages_folder="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"

@@ -76,8 +76,9 @@ ModelRun::ModelRun(const WorkerProgram& worker, WorkerProgram python, const Mode
                             "choose another folder with --out");
   for (const auto& record : records_)
     if (record.value("versions", Json()) != versions_)
-      throw StaleFolderError(fmt::format("{} holds results of the versions {}, but {} are installed\nchoose another folder with --out",
-                                         folder(), record.value("versions", Json()).dump(), versions_.dump()));
+      throw StaleFolderError(
+          fmt::format("{} holds results of the versions {}, but {} are installed\nchoose another folder with --out", folder(),
+                      record.value("versions", Json()).dump(), versions_.dump()));
 }
 
 std::vector<Json> ModelRun::records() const {

@@ -115,7 +115,8 @@ Json json_of_estimate(const std::optional<RatioEstimate>& estimate) {
 
 Json json_of_times(const std::optional<ModelTimes>& times) {
   if (!times) return {};
-  return {{"median_s", times->median_s}, {"seconds", times->seconds}, {"peak_extra_bytes", finite_or_null(times->peak_extra_bytes)}};
+  return {
+      {"median_s", times->median_s}, {"seconds", times->seconds}, {"peak_extra_bytes", finite_or_null(times->peak_extra_bytes)}};
 }
 
 }  // namespace
@@ -191,8 +192,9 @@ std::vector<ModelAim> model_aims(const std::vector<ModelSummary>& summaries) {
       aims.push_back(aim_of(name + ": generation is at least 1.05 times as fast", speedup(summary, "generation"), 1.05));
     }
     aims.push_back(at_most(name + ": logits differ by at most 1e-4 of the largest", summary.logits_error, 1e-4));
-    aims.push_back(at_most(fmt::format("{}: losses differ by at most 1e-3 of themselves at each of {} steps", name, summary.steps),
-                           summary.losses_error, 1e-3));
+    aims.push_back(
+        at_most(fmt::format("{}: losses differ by at most 1e-3 of themselves at each of {} steps", name, summary.steps),
+                summary.losses_error, 1e-3));
   }
   return aims;
 }

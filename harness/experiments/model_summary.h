@@ -22,13 +22,13 @@ struct ModelTimes {
 struct ModelPhaseSummary {
   std::string name;
   std::optional<ModelTimes> transformers, attnbench, floor;
-  std::optional<RatioEstimate> speedup;    // the time of transformers to that of this project
-  std::optional<RatioEstimate> to_floor;   // the time of this project to that of the floor
+  std::optional<RatioEstimate> speedup;   // the time of transformers to that of this project
+  std::optional<RatioEstimate> to_floor;  // the time of this project to that of the floor
 };
 
 // Where the time of one training step goes.
 struct ModelPart {
-  std::string name;  // of a class of layers' parts; empty for the rest
+  std::string name;                            // of a class of layers' parts; empty for the rest
   double transformers_s = 0, attnbench_s = 0;  // forward and backward; NaN if not measured
 };
 
@@ -49,9 +49,9 @@ std::vector<ModelSummary> model_summaries(const std::vector<ModelEntry>& models,
 
 // An aim, and whether the measurements reach it.
 struct ModelAim {
-  std::string text;    // such as "qwen3.5: a training step is at least 2 times as fast"
-  std::string found;   // such as "2.4 (2.3 to 2.5)"
-  std::string verdict; // "reached", "reached by the estimate alone", "missed" or "not measured"
+  std::string text;     // such as "qwen3.5: a training step is at least 2 times as fast"
+  std::string found;    // such as "2.4 (2.3 to 2.5)"
+  std::string verdict;  // "reached", "reached by the estimate alone", "missed" or "not measured"
 };
 std::vector<ModelAim> model_aims(const std::vector<ModelSummary>& summaries);
 

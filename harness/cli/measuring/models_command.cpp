@@ -25,7 +25,7 @@ namespace attnbench {
 namespace {
 
 struct ModelsOptions {
-  std::vector<std::string> models;
+  std::vector<std::string> models, phases;
   ModelSettings settings;
   std::string out, python;
   Format format = Format::text;
@@ -45,9 +45,7 @@ class ModelsProgress : public ModelRunObserver {
   void finished(size_t number, size_t of, const Json& record) override {
     const bool failed = record.value("outcome", "") != outcome::measured;
     const auto seconds = number_in(record, "seconds");
-    const auto result = failed                ? record.value("reason", "")
-                        : std::isnan(seconds) ? "done"
-                                              : format_ms(1e3 * seconds);
+    const auto result = failed ? record.value("reason", "") : std::isnan(seconds) ? "done" : format_ms(1e3 * seconds);
     line_.print(fmt::format("[{}/{}] {}  {}", number, of, name_of(model_process_of(record)), safe_text(result)),
                 failed ? Tone::bad : Tone::plain);
   }
@@ -80,6 +78,15 @@ std::vector<ModelEntry> chosen_models(const ModelCatalogue& catalogue, const std
   return chosen;
 }
 
+// The models with these phases alone, if there are any.
+std::vector<ModelEntry> with_phases(std::vector<ModelEntry> models, const std::vector<std::string>& phases) {
+  if (phases.empty()) return models;
+  for (auto& model : models)
+    std::erase_if(model.phases,
+                  [&](const auto& phase) { return std::find(phases.begin(), phases.end(), phase.name) == phases.end(); });
+  return models;
+}
+
 std::string estimate_text(const std::optional<RatioEstimate>& estimate) {
   return estimate ? fmt::format("{:.3g} ×", std::exp(estimate->ratio.estimate)) : "–";
 }
@@ -93,7 +100,8 @@ std::string memory_text(const std::optional<ModelTimes>& times) { return times ?
 TextTable times_table(const std::vector<ModelSummary>& summaries) {
   TextTable table;
   for (const auto* header : {"model", "what"}) table.add_column(header);
-  for (const auto* header : {"transformers", "attnbench", "times as fast", "interval", "memory, transformers", "memory, attnbench"})
+  for (const auto* header :
+       {"transformers", "attnbench", "times as fast", "interval", "memory, transformers", "memory, attnbench"})
     table.add_column(header, TextTable::Align::right);
   table.answer_with({"model", "what", "times as fast"});
   for (const auto& summary : summaries)
@@ -142,14 +150,15 @@ void print_passed_on(const std::vector<ModelSummary>& summaries) {
 int run_models(const WorkerProgram& worker, const ModelsOptions& options) {
   const auto python = models_program(options.python);
   const auto catalogue = ask_models(python);
-  const auto models = chosen_models(catalogue, options.models);
+  const auto models = with_phases(chosen_models(catalogue, options.models), options.phases);
   ModelRun run(worker, python, catalogue, models, options.settings, options.out);
   size_t failed = 0;
   {
     ModelsProgress progress(options.quiet);
     failed = run.measure(progress);
   }
-  const auto summaries = model_summaries(models, run.records());
+  // What was measured before counts as well.
+  const auto summaries = model_summaries(catalogue.models, run.records());
   const auto aims = model_aims(summaries);
   const auto summary = to_json(summaries, aims, options.settings);
   replace_file(run.folder(), kModelSummaryFile, summary.dump(2) + "\n");
@@ -178,19 +187,25 @@ Run add_models_command(Command& command) {
   auto& settings = options->settings;
   command.add("--models", &options->models, "models to measure, separated by commas",
               {.placeholder = "NAME,…", .default_text = "all", .separator = ','});
+  command.add("--phases", &options->phases, "what to measure, separated by commas",
+              {.placeholder = "PHASE,…",
+               .choices = {"logits", "losses", "profile", "step", "prefill", "generation", "operator"},
+               .default_text = "all",
+               .separator = ','});
   command.add("--out", &options->out, "folder that the records are written to; the same command continues",
               {.placeholder = "FOLDER",
                .default_text = fmt::format("results/{}/MACHINE", kModelsExperiment),
                .completion = Completion::files});
-  command.add("--rounds", &settings.rounds, "processes of each variant; from 6 on intervals are of 95 %", {.min = 1, .max = 1000});
-  command.add("--minutes", &settings.minutes, "start no process after so many minutes",
-              {.min = 0, .default_text = "no limit"});
+  command.add("--rounds", &settings.rounds, "processes of each variant; from 6 on intervals are of 95 %",
+              {.min = 1, .max = 1000});
+  command.add("--minutes", &settings.minutes, "start no process after so many minutes", {.min = 0, .default_text = "no limit"});
   command.add("--tokens", &settings.tokens, "tokens of a training step and of a prefill", {.min = 2, .max = 1 << 20});
   command.add("--generated", &settings.generated, "tokens to generate", {.min = 1, .max = 1 << 20});
   command.add("--repeats", &settings.repeats, "how often a process repeats what it times", {.min = 1, .max = 1000});
   command.add("--steps", &settings.steps, "training steps whose losses are compared", {.min = 1, .max = 100000});
   command.add("--threads", &settings.threads, "threads of PyTorch; 0 for its default", {.min = 0, .max = 4096});
-  command.add("--deadline", &settings.deadline_s, "after so many seconds a process is ended", {.unit = "s", .min = 0.001, .max = 1e6});
+  command.add("--deadline", &settings.deadline_s, "after so many seconds a process is ended",
+              {.unit = "s", .min = 0.001, .max = 1e6});
   command.add("--tiny", &settings.tiny, "models that take a fraction of a second, to try the command");
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
   add_python_option(command, options->python, "transformers");

@@ -63,20 +63,20 @@ CONFIGURATIONS = {
     for c in (
         Configuration(
             name="qwen3.5",
-            shaped_like="Qwen3.5-9B",
-            scale=8,
+            shaped_like="Qwen3.5-0.8B",
+            scale=4,
             module="qwen3_5",
             classes=("Qwen3_5TextConfig", "Qwen3_5ForCausalLM"),
             settings=_VOCABULARY
             | {
-                "hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 8, "num_attention_heads": 2,
-                "num_key_value_heads": 1, "head_dim": 256, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+                "hidden_size": 256, "intermediate_size": 896, "num_hidden_layers": 8, "num_attention_heads": 2,
+                "num_key_value_heads": 1, "head_dim": 256, "linear_num_key_heads": 4, "linear_num_value_heads": 4,
                 "linear_key_head_dim": 128, "linear_value_head_dim": 128,
             },
             tiny_settings=_TINY
             | {
                 "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "head_dim": 16,
-                "linear_key_head_dim": 16, "linear_value_head_dim": 8,
+                "linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 8,
             },
             operator="chunk_gated_delta_rule",
         ),

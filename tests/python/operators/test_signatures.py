@@ -1,9 +1,11 @@
 """Tests that the functions of attnbench.recurrent have the names, order and defaults of the arguments
 of the packages in whose places they stand. Where these packages are installed, their sources are
-read, but not imported, because they need Triton. PYTHONPATH may name a folder with unpacked wheels."""
+read, but not imported, because they need Triton. PYTHONPATH may name a folder with unpacked wheels;
+setup.sh has one for fla-core."""
 
 import ast
-import importlib.util
+import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,8 @@ MINE = {
 
 
 def package_folder(name):
-    spec = importlib.util.find_spec(name)  # without an origin it is any folder of this name
+    # Without an origin it is any folder of this name.
+    spec = PathFinder.find_spec(name, [*sys.path, str(Path(sys.prefix) / "fla")])
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
