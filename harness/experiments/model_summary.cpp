@@ -106,9 +106,11 @@ ModelAim at_most(const std::string& text, double found, double bound) {
 
 Json json_of_estimate(const std::optional<RatioEstimate>& estimate) {
   if (!estimate) return {};
+  const auto& [low, high] = estimate->ratio.interval;
+  const bool is_known = std::isfinite(low) && std::isfinite(high);
   return {{"estimate", finite_or_null(std::exp(estimate->ratio.estimate))},
-          {"low", finite_or_null(std::exp(estimate->ratio.interval.low))},
-          {"high", finite_or_null(std::exp(estimate->ratio.interval.high))},
+          {"low", is_known ? Json(std::exp(low)) : Json()},
+          {"high", is_known ? Json(std::exp(high)) : Json()},
           {"processes", estimate->processes},
           {"scope", scope_name(estimate->scope)}};
 }

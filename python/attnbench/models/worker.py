@@ -333,7 +333,7 @@ def _profile(request: Request, configuration: Configuration, model: Any) -> dict
             began = time.perf_counter()
             step(0)
             total = time.perf_counter() - began
-    return {"parts_s": times.seconds(), "seconds": total}
+    return _with_report({"parts_s": times.seconds(), "seconds": total})
 
 
 PHASES: dict[str, Callable[[Request, Configuration, Any], dict[str, Any]]] = {
