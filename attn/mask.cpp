@@ -4,23 +4,21 @@
 
 namespace attn {
 
-Mask Mask::from(const Problem& problem, at::Generator generator) {
+Mask Mask::from(const Problem& problem, const at::Generator& generator) {
   Mask mask;
   mask.causal = problem.causal;
   mask.pattern = problem.pattern;
   const auto& lengths = problem.key_lengths;
   if (lengths.kind == KeyLengthDistribution::Kind::uniform) {
-    mask.key_lengths = at::randint(1, problem.key_len + 1, {problem.batch}, std::move(generator), at::kLong).to(problem.device);
+    mask.key_lengths = at::randint(1, problem.key_len + 1, {problem.batch}, generator, at::kLong).to(problem.device);
   } else if (lengths.kind == KeyLengthDistribution::Kind::fixed) {
     mask.key_lengths = at::full({problem.batch}, lengths.length, at::kLong).to(problem.device);
   }
   if (const auto& packed = problem.packed; !packed.is_none()) {
-    const auto borders = packed.lengths.empty()
-                             ? std::get<0>(at::randperm(problem.query_len - 1, std::move(generator), at::kLong)
-                                               .narrow(0, 0, packed.drawn - 1)
-                                               .add_(1)
-                                               .sort())
-                             : at::tensor(packed.lengths, at::kLong).cumsum(0).narrow(0, 0, packed.count() - 1);
+    const auto borders =
+        packed.lengths.empty()
+            ? std::get<0>(at::randperm(problem.query_len - 1, generator, at::kLong).narrow(0, 0, packed.drawn - 1).add_(1).sort())
+            : at::tensor(packed.lengths, at::kLong).cumsum(0).narrow(0, 0, packed.count() - 1);
     mask.cu_seqlens =
         at::cat({at::zeros({1}, at::kLong), borders, at::full({1}, problem.query_len, at::kLong)}).to(problem.device);
   }

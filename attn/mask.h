@@ -22,7 +22,7 @@ struct Mask {
   std::optional<at::Tensor> cu_seqlens = std::nullopt;
 
   // The mask of a problem, on its device. Random key lengths and borders are drawn with `generator`, a generator of the CPU.
-  static Mask from(const Problem& problem, at::Generator generator);
+  static Mask from(const Problem& problem, const at::Generator& generator);
 
   // The same mask for the batch entries in `batch_index` (int64 [b]).
   Mask select(const at::Tensor& batch_index) const;

@@ -104,7 +104,7 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
   if (!problem.key_lengths.is_full() && !can.key_lengths) return label() + " has no key-length mask";
   if (!problem.pattern.is_all()) {
     if (!can.patterns) return label() + " has no patterns of visible keys";
-    if (!is_call && !(can.windows_in_decoding && problem.pattern.kind == Pattern::Kind::window))
+    if (!is_call && (!can.windows_in_decoding || problem.pattern.kind != Pattern::Kind::window))
       return label() + ": decoding takes " + (can.windows_in_decoding ? "windows alone, not" : "no") + " pattern " +
              problem.pattern.text();
   }

@@ -243,10 +243,11 @@ class Method:
                 "decode_memory_order": declared.decode_memory_order,
                 "full": declared.full,
                 "tensors": self.signature.tensors,
-                "takes_causal": "causal" in masks,
-                "takes_key_lengths": "key_lengths" in masks,
+                "masks": masks,
                 "causal": "causal" in masks if declared.causal is None else declared.causal,
                 "key_lengths": "key_lengths" in masks if declared.key_lengths is None else declared.key_lengths,
+                "patterns": "pattern" in masks,
+                "packed": "cu_seqlens" in masks,
                 "cross_attention": declared.cross_attention,
                 "shared_heads": declared.shared_heads,
                 "gradients": list(declared.gradients),
@@ -406,7 +407,8 @@ class Bound:
         returned = (output,) if self.method.declared.returns_tuple else output
         if not self.options and not self.method.signature.tensors:
 
-            def plain(q: Any, k: Any, v: Any, *, causal: Any = None, key_lengths: Any = None) -> Any:
+            def plain(q: Any, k: Any, v: Any, *, causal: Any = None, key_lengths: Any = None,
+                      pattern: Any = None, cu_seqlens: Any = None) -> Any:  # fmt: skip
                 return returned
 
             return self._returning_tensor(plain)
@@ -435,14 +437,13 @@ class Bound:
         q: Any,
         k: Any,
         v: Any,
-        causal: bool,
-        key_lengths: Any,
+        masks: dict[str, Any],
         rows: Any,
         heads: Any = None,
         num_heads: Any = None,
         **further: Any,
     ) -> Any:
-        """The rows of the output by the declared reference. `heads` (int64 `[h]`) are the indices of
+        """The rows of the output by the declared reference. `masks` holds every mask by name. `heads` (int64 `[h]`) are the indices of
         the heads that the tensors hold among the `num_heads` of the call; by default all of them."""
         tensors = {"q": q, "k": k, "v": v, **further}
         if heads is None:
@@ -452,21 +453,21 @@ class Bound:
         reference = self.method.declared.reference
         assert reference is not None
         if heads.numel() < num_heads and "heads" not in self._own_parameters(reference):
-            self._check_heads_are_alike(tensors, causal, key_lengths)
-        return self._rows_of_reference(tensors, causal, key_lengths, rows, heads, num_heads)
+            self._check_heads_are_alike(tensors, masks)
+        return self._rows_of_reference(tensors, masks, rows, heads, num_heads)
 
     def _own_parameters(self, reference: Callable[..., Any]) -> list[str]:
         """Which of `heads` and `num_heads` the reference takes, if they are no options."""
         return [name for name in ("heads", "num_heads") if _takes(reference, name) and name not in self.options]
 
     def _rows_of_reference(
-        self, tensors: dict[str, Any], causal: bool, key_lengths: Any, rows: Any, heads: Any, num_heads: int
+        self, tensors: dict[str, Any], masks: dict[str, Any], rows: Any, heads: Any, num_heads: int
     ) -> Any:
         further = dict(tensors)
         q, k, v = (further.pop(name) for name in _signature.TENSORS)
         reference = self.method.declared.reference
         assert reference is not None
-        given = {**self.options, **further, "causal": causal, "key_lengths": key_lengths, "rows": rows}
+        given = {**self.options, **further, **masks, "rows": rows}
         known = {name: value for name, value in given.items() if _takes_anything(reference) or _takes(reference, name)}
         own = {"heads": heads, "num_heads": num_heads}
         known |= {name: own[name] for name in self._own_parameters(reference)}
@@ -485,16 +486,16 @@ class Bound:
             )
         return output
 
-    def _check_heads_are_alike(self, tensors: dict[str, Any], causal: bool, key_lengths: Any) -> None:
+    def _check_heads_are_alike(self, tensors: dict[str, Any], masks: dict[str, Any]) -> None:
         """Raises MethodError if the reference of a head depends on which head it is."""
         if self.heads_are_alike:
             return
         small = self.length_multiple if self.length_multiple > 1 else SMALL_LENGTH
         try:
-            together, alone = self._last_head_of_reference((small, small), tensors, causal, key_lengths)
+            together, alone = self._last_head_of_reference((small, small), tensors, masks)
         except Exception:  # it may not be made for so short a sequence
             lengths = (tensors["q"].shape[2], tensors["k"].shape[2])
-            together, alone = self._last_head_of_reference(lengths, tensors, causal, key_lengths)
+            together, alone = self._last_head_of_reference(lengths, tensors, masks)
         if not torch.allclose(together, alone, rtol=1e-9, atol=1e-12, equal_nan=True):
             raise MethodError(
                 f"{self.method.where}: the reference of a head depends on the other heads or on which head it is, but it is "
@@ -504,7 +505,7 @@ class Bound:
         self.heads_are_alike = True
 
     def _last_head_of_reference(
-        self, lengths: tuple[int, int], tensors: dict[str, Any], causal: bool, key_lengths: Any
+        self, lengths: tuple[int, int], tensors: dict[str, Any], masks: dict[str, Any]
     ) -> tuple[Any, Any]:
         """The output of the last of three heads, computed together with the others and alone, for
         random q, k and v with so many queries and keys. Of a further tensor it takes the first positions
@@ -523,13 +524,16 @@ class Bound:
             factors = torch.rand(1, heads, *ones, dtype=torch.float64, generator=generator)
             return tensor[:1, :1, :key_len] * factors.to(device)
 
-        hidden = None if key_lengths is None else torch.full((1,), key_len, device=device)
+        # All keys are valid, and they are one sequence.
+        whole = {"key_lengths": [key_len], "cu_seqlens": [0, key_len]}
+        masks = masks | {name: torch.tensor(numbers, device=device) for name, numbers in whole.items()
+                         if masks[name] is not None}  # fmt: skip
         rows, indices = torch.arange(query_len, device=device), torch.arange(heads, device=device)
         with torch.no_grad():
             made = {name: several_heads(name, tensor) for name, tensor in tensors.items()}
-            together = self._rows_of_reference(made, causal, hidden, rows, indices, heads)
+            together = self._rows_of_reference(made, masks, rows, indices, heads)
             last = {name: tensor if tensor is None else tensor[:, -1:] for name, tensor in made.items()}
-            return together[:, -1:], self._rows_of_reference(last, causal, hidden, rows, indices[-1:], heads)
+            return together[:, -1:], self._rows_of_reference(last, masks, rows, indices[-1:], heads)
 
     def flops(self, problem: str) -> float:
         """The operations of a forward call, by the user's formula."""

@@ -136,7 +136,10 @@ def method(
 
     The function takes `q, k, v` as `[batch, heads, length, dim]`, the keyword `causal` if it can
     apply the causal mask, and the keyword `key_lengths` (int64 `[batch]`, or None) if it can hide
-    keys beyond these lengths. A parameter `g` without a default, or with the default None, is given
+    keys beyond these lengths. A parameter `pattern` without a default, or with the default "all", is
+    given the text of the pattern of visible keys (docs/patterns.md), and `cu_seqlens`, without a
+    default or with None, the borders of packed sequences (int64 `[sequences + 1]`, or None); where it
+    is missing, such cases are skipped. A parameter `g` without a default, or with the default None, is given
     the logarithms of decays, at most 0 and float32 `[batch, value_heads, length]`, and has a gradient.
     Further keyword parameters with default values are options of the method. It returns a new tensor
     `[batch, heads, query_len, value_dim]`.
@@ -159,7 +162,7 @@ def method(
             how close its results are to those of that method.
         setup: `setup(function, problem)`, called once for each problem before its first call, for
             example to compile. `problem` is a dict with batch, heads, kv_heads, value_heads, query_len,
-            key_len, head_dim, value_dim, dtype, device, causal and protocol. It may return a function to call instead. Its time is not
+            key_len, head_dim, value_dim, dtype, device, causal, pattern, packed and protocol. It may return a function to call instead. Its time is not
             part of the samples, but is recorded.
         decode: A class (or function) `decode(problem, **options)` that makes a decoding state with
             a method `step(q, k, v)`, which takes one token `[batch, heads, 1, dim]` and returns its

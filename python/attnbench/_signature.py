@@ -13,6 +13,8 @@ TENSORS = ("q", "k", "v")
 # rows of kInputs in attn/input_spec.h after v. The worker checks that the names are the same.
 FURTHER_TENSORS = ("g", "beta")
 MASKS = ("causal", "key_lengths")
+# Further masks that a parameter without a default, or with this one, stands for.
+FURTHER_MASKS = {"pattern": "all", "cu_seqlens": None}
 LIKE = "like"  # the option of every function that names the method whose reference it is compared with
 AS = "as"  # the option of every function that gives it a label
 # Names that options cannot have, each with what it does.
@@ -116,6 +118,10 @@ class Signature:
             elif parameter.kind == kinds.POSITIONAL_ONLY:
                 raise wrong_parameters(where, f"are {signature}")
             elif parameter.name in MASKS:
+                self.masks.append(parameter.name)
+            elif parameter.name in FURTHER_MASKS and (
+                parameter.default is kinds.empty or parameter.default == FURTHER_MASKS[parameter.name]
+            ):
                 self.masks.append(parameter.name)
             elif parameter.name in FURTHER_TENSORS and (
                 parameter.default is kinds.empty or parameter.default is None

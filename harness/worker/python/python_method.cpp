@@ -71,6 +71,8 @@ Json problem_json(const attn::Problem& p, attn::Protocol protocol) {
           {"dtype", attn::dtype_name(p.dtype)},
           {"device", c10::DeviceTypeName(p.device, /*lower_case=*/true)},
           {"causal", p.causal},
+          {"pattern", p.pattern.text()},
+          {"packed", p.packed.text()},
           {"protocol", attn::protocol_name(protocol)}};
 }
 
@@ -100,6 +102,18 @@ const PythonState& python(const attn::DecodingState& state) { return dynamic_cas
 py::object wrapped(const at::Tensor& tensor) { return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor)); }
 py::object wrapped(const std::optional<at::Tensor>& tensor) { return tensor ? wrapped(*tensor) : py::none(); }
 
+// A mask as a keyword argument.
+struct MaskArgument {
+  const char* name;
+  py::object (*value)(const attn::Mask& mask);
+};
+const MaskArgument kMasks[] = {
+    {"causal", [](const attn::Mask& mask) -> py::object { return py::bool_(mask.causal); }},
+    {"key_lengths", [](const attn::Mask& mask) { return wrapped(mask.key_lengths); }},
+    {"pattern", [](const attn::Mask& mask) -> py::object { return py::str(mask.pattern.text()); }},
+    {"cu_seqlens", [](const attn::Mask& mask) { return wrapped(mask.cu_seqlens); }},
+};
+
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string type_text(PyObject* object) { return py::str(py::type::of(py::handle(object)).attr("__name__")); }
@@ -118,8 +132,9 @@ PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Op
       exact_(named_method(exact_name(options, description_))),
       approximated_(named_method(description_.at("approximates"))),
       inputs_(inputs_of(description_)),
-      takes_causal_(description_.at("takes_causal")),
-      takes_key_lengths_(description_.at("takes_key_lengths")) {
+      takes_(std::size(kMasks)) {
+  const auto names = description_.at("masks").get<std::vector<std::string>>();
+  for (size_t i = 0; i < takes_.size(); ++i) takes_[i] = std::find(names.begin(), names.end(), kMasks[i].name) != names.end();
   const Bridge bridge;
   bridge.checked([&] {
     bound_ = shared_object(method->attr("bind")(option_values(options, description_).dump()));
@@ -127,11 +142,11 @@ PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Op
     forward_ = shared_object(bound_->attr("forward"));
     shown_name_ = bound_->attr("label").cast<std::string>();
     length_multiple_ = bound_->attr("length_multiple").cast<int64_t>();
-    py::list names;
-    if (takes_causal_) names.append("causal");
-    if (takes_key_lengths_) names.append("key_lengths");
-    for (const auto& spec : further()) names.append(spec.name);
-    keyword_names_ = shared_object(py::tuple(names));
+    py::list keywords;
+    for (size_t i = 0; i < takes_.size(); ++i)
+      if (takes_[i]) keywords.append(kMasks[i].name);
+    for (const auto& spec : further()) keywords.append(spec.name);
+    keyword_names_ = shared_object(py::tuple(keywords));
   });
   ran_ = "python/" + std::string(py::str(method->attr("name")));
 }
@@ -155,6 +170,8 @@ attn::Capabilities PythonMethod::capabilities() const {
   can.cross_attention = flag("cross_attention");
   if (flag("shared_heads")) can.shared_heads = attn::SharedHeads::read;
   can.key_lengths = flag("key_lengths");
+  can.patterns = flag("patterns");
+  can.packed = flag("packed");
   can.length_multiple = length_multiple_;
   can.gradients = !description_.at("gradients").empty();
   can.decoding = flag("decoding");
@@ -198,9 +215,10 @@ at::Tensor PythonMethod::reference(const attn::Inputs& inputs, const at::Tensor&
   if (exact_) return exact_->reference(inputs, rows);
   TORCH_CHECK_VALUE(has_reference(), label(), " has no reference");
   return in_python([&] {
-    const auto output = bound_->attr("reference")(wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v), inputs.mask.causal,
-                                                  wrapped(inputs.mask.key_lengths), wrapped(rows), wrapped(inputs.head_indices()),
-                                                  inputs.heads_of_call(), **keywords(inputs));
+    py::dict masks;
+    for (const auto& mask : kMasks) masks[mask.name] = mask.value(inputs.mask);
+    const auto output = bound_->attr("reference")(wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v), masks, wrapped(rows),
+                                                  wrapped(inputs.head_indices()), inputs.heads_of_call(), **keywords(inputs));
     return at::Tensor(THPVariable_Unpack(output.ptr()));
   });
 }
@@ -251,11 +269,11 @@ py::dict PythonMethod::keywords(const attn::Inputs& inputs) const {
 }
 
 at::Tensor PythonMethod::call(py::handle function, const attn::Inputs& inputs) const {
-  constexpr size_t kMaxArguments = std::size(attn::kInputs) + 2;  // the masks
+  constexpr size_t kMaxArguments = std::size(attn::kInputs) + std::size(kMasks);
   std::array<py::object, kMaxArguments> arguments = {wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v)};
   size_t count = 3;
-  if (takes_causal_) arguments[count++] = py::bool_(inputs.mask.causal);
-  if (takes_key_lengths_) arguments[count++] = wrapped(inputs.mask.key_lengths);
+  for (size_t i = 0; i < takes_.size(); ++i)
+    if (takes_[i]) arguments[count++] = kMasks[i].value(inputs.mask);
   for (const auto& spec : further())
     arguments[count++] = (inputs.*spec.member).defined() ? wrapped(inputs.*spec.member) : py::none();
   std::array<PyObject*, kMaxArguments> pointers{};

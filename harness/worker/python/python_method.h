@@ -65,7 +65,7 @@ class PythonMethod final : public ForeignMethod {
   Json description_;
   std::shared_ptr<attn::AttentionMethod> exact_, approximated_;  // null if the function names none
   std::vector<attn::InputSpec> inputs_;
-  bool takes_causal_, takes_key_lengths_;
+  std::vector<bool> takes_;  // which masks it takes as keyword arguments
   int64_t length_multiple_ = 1;
   std::string shown_name_;
   std::string ran_;             // the implementation in records

@@ -361,16 +361,17 @@ import torch
 from attnbench._bridge import Method, MethodError
 
 inputs = [torch.randn(1, 8, 16, 4, dtype=torch.float64) for _ in range(3)]
+no_masks = {"causal": False, "key_lengths": None, "pattern": "all", "cu_seqlens": None}
 for name in sys.argv[2:]:
     method = Method(sys.argv[1], name)
     bound = method.bind(json.dumps({"as": "", "like": ""} | {name: 2 for name in method.signature.defaults}))
     all_rows = json.loads(method.description())["reference_computes_all_rows"]
     rows, heads = torch.arange(16), torch.tensor([5, 6])
     try:
-        whole = bound.reference(*inputs, False, None, rows)
-        part = bound.reference(*(x[:, 5:7] for x in inputs), False, None, rows, heads, 8)
+        whole = bound.reference(*inputs, no_masks, rows)
+        part = bound.reference(*(x[:, 5:7] for x in inputs), no_masks, rows, heads, 8)
         answer = "equal" if torch.equal(whole[:, 5:7], part) else "different"
-        bound.reference(*(x[:, 5:7] for x in inputs), False, torch.tensor([9]), rows, heads, 8)
+        bound.reference(*(x[:, 5:7] for x in inputs), no_masks | {"key_lengths": torch.tensor([9])}, rows, heads, 8)
     except MethodError as error:
         answer = str(error)
     print("=", json.dumps([answer, all_rows]), file=sys.__stdout__)

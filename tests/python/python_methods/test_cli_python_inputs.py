@@ -129,3 +129,60 @@ def test_measure_takes_a_function_with_a_further_tensor(attnbench, tmp_path):
     path.write_text(textwrap.dedent(GATED))
     done = attnbench("measure", f"{path}:gated", "--causal", *small(protocol="forward_backward"))
     assert done.returncode == 0, done.stderr
+
+
+MASKED = """
+    import attnbench
+
+    def seen(q, k, v, *, causal, pattern, cu_seqlens=None):
+        return attnbench.sparse_attention(q, k, v, causal=causal, pattern=pattern, cu_seqlens=cu_seqlens)
+
+    def ignores_both(q, k, v, *, causal, pattern="all", cu_seqlens=None):
+        return attnbench.sparse_attention(q, k, v, causal=causal)
+
+    def by_reference(q, k, v, *, causal, pattern, cu_seqlens, rows):
+        return attnbench.sparse_attention(q, k, v, causal=causal, pattern=pattern, cu_seqlens=cu_seqlens)[:, :, rows]
+
+    @attnbench.method(reference=by_reference)
+    def own_reference(q, k, v, *, causal, pattern, cu_seqlens):
+        return seen(q, k, v, causal=causal, pattern=pattern, cu_seqlens=cu_seqlens)
+
+    def neither(q, k, v, *, causal):
+        return attnbench.sparse_attention(q, k, v, causal=causal)
+"""
+
+
+def test_functions_take_patterns_and_packed_sequences(attnbench, tmp_path):
+    (tmp_path / "masked.py").write_text(textwrap.dedent(MASKED))
+    functions = ["seen:like=softmax", "ignores_both:like=softmax", "own_reference", "neither:like=softmax"]
+    methods = ", ".join(f'"masked.py:{name}"' for name in functions)
+    (tmp_path / "masked.toml").write_text(f"""
+        [[axes]]
+        method = [{methods}]
+        causal = true
+        query_len = 64
+        heads = 2
+        head_dim = 16
+        pattern = ["window:8", "all"]
+        [[axes]]
+        method = [{methods}]
+        query_len = 64
+        heads = 2
+        head_dim = 16
+        packed = "uniform:5"
+        [timing]
+        processes = 1
+        time_budget_s = 0.02
+    """)
+    attnbench("sweep", "masked.toml", "--out", "out", code=1)
+    found = {}
+    for line in (tmp_path / "out/records.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        key = (record["method"].split(":")[1], record["pattern"], record["packed"])
+        found[key] = record["reason"].split(";")[0] if record["outcome"] == "skipped" else record.get("failure_kind") or record["outcome"]
+    masks = [("window:8", "none"), ("all", "none"), ("all", "uniform:5")]
+    for name in ("seen", "own_reference"):
+        assert {found[name, *mask] for mask in masks} == {"measured"}
+    assert [found["ignores_both", *mask] for mask in masks] == ["invalid", "measured", "invalid"]
+    assert found["neither", "window:8", "none"].endswith("has no patterns of visible keys")
+    assert found["neither", "all", "uniform:5"].endswith("takes no packed sequences")
