@@ -66,7 +66,7 @@ class SparsePass {
     for (const auto& stages : parts_) stages_ = std::max(stages_, stages.size());
     if (a.chosen_blocks) {
       chosen_heads_ = a.chosen_blocks->size(1);
-      chosen_ = chosen_parts(a, are_divided_evenly(batch_ * heads_) ? 1 : threads());
+      chosen_ = chosen_parts(a, are_divided_evenly(head_groups()) ? 1 : threads());
       stages_ = 2;
     }
   }
@@ -101,8 +101,7 @@ class SparsePass {
     const ThreadScratch scratch(kernels_.scratch_size(common_), numbers_);
     // Heads that share keys or values are a group, which one thread processes. Groups that cannot be divided evenly are processed
     // one after the other, with the rows divided among the threads, each of which adds to gradients of its own.
-    const auto groups_of_entry = std::gcd(std::gcd(q_.size(1), k_.size(1)), v_.size(1));
-    const auto groups = batch_ * groups_of_entry, sharing = groups == 0 ? 0 : heads_ / groups_of_entry;
+    const auto groups = head_groups(), sharing = groups == 0 ? 0 : batch_ * heads_ / groups;
     if (are_divided_evenly(groups)) {
       backward_by_groups(groups, sharing, scratch);
     } else {
@@ -116,6 +115,8 @@ class SparsePass {
 
  private:
   static int64_t threads() { return at::get_num_threads(); }
+  // The number of groups of heads that share no head of q, k or v, over the batch.
+  int64_t head_groups() const { return batch_ * std::gcd(std::gcd(q_.size(1), k_.size(1)), v_.size(1)); }
   // Whether threads have about as much work as each other if each processes some of so many equal pieces.
   static bool are_divided_evenly(int64_t pieces) {
     return pieces >= threads() && (pieces % threads() == 0 || pieces >= 4 * threads());
