@@ -63,6 +63,7 @@ REDUCED = {
         "{all} --set query_len=[256,512] --set timing.time_budget_s=0.05 --set timing.processes=1",
         "measures seven rounds, for minutes",
     ),
+    "build/attnbench models *": ("{all} --tiny --phases logits", "measures for minutes; test_models_command.py runs all phases"),
     "build/attnbench doctor --noise": ("{all} --seconds 1", "measures for a minute"),
     "build/attnbench_micro --parts": (None, "measures for seconds; test_micro.py runs it"),
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
