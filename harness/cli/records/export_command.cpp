@@ -1,13 +1,16 @@
-// `attnbench export`: writes folders of records in the JSON of Google Benchmark.
+// `attnbench export`: writes folders of records in the formats of other programs.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <memory>
 
-#include "harness/analysis/google_benchmark.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/shared_options.h"
+#include "harness/exports/bencher_metrics.h"
+#include "harness/exports/custom_benchmarks.h"
+#include "harness/exports/exported_cases.h"
+#include "harness/exports/google_benchmark.h"
 #include "harness/files/replace_file.h"
 #include "harness/records/record_folders.h"
 #include "harness/text/errors.h"
@@ -23,21 +26,34 @@ struct ExportOptions {
   GoogleBenchmarkOptions google_benchmark;
 };
 
+ExportedCases cases_of(const std::vector<RecordsOfFolder>& folders) {
+  auto exported = exported_cases(folders);
+  if (exported.cases.empty())
+    throw UsageError(fmt::format("{} holds no case that was measured, expected at least one to export", folders.front().folder));
+  if (exported.left_out > 0)
+    print_notice(fmt::format("{} {} left out, because {} not measured, or measured elsewhere\n",
+                             count_of(exported.left_out, "record"), is_or_are(exported.left_out),
+                             exported.left_out == 1 ? "it was" : "they were"));
+  return exported;
+}
+
+std::string text_of(const Json& json) { return json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n"; }
+
 int run_export(const ExportOptions& options) {
+  if (options.google_benchmark.aggregates_only && options.format != "google-benchmark")
+    throw UsageError(fmt::format("--aggregates-only is for the format google-benchmark, found --format {}", options.format));
   std::vector<RecordsOfFolder> folders;
   for (const auto& given : options.folders)
     for (const auto& folder : record_folders(given))
       folders.push_back(
           {folder, read_records(folder), std::filesystem::is_directory(folder) ? read_processes(folder) : std::vector<Record>()});
-  const auto made = google_benchmark_export(folders, options.google_benchmark);
-  if (made.json.at("benchmarks").empty())
-    throw UsageError(fmt::format("{} holds no case that was measured, expected at least one to export", options.folders.front()));
-  if (made.left_out > 0)
-    print_notice(fmt::format("{} {} left out, because {} not measured, or measured elsewhere\n",
-                             count_of(made.left_out, "record"), is_or_are(made.left_out),
-                             made.left_out == 1 ? "it was" : "they were"));
-  if (options.out.empty()) print_json(made.json);
-  else replace_file(options.out, made.json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n");
+  const auto cases = cases_of(folders).cases;
+  std::string text;
+  if (options.format == "bencher") text = text_of(bencher_metrics(cases));
+  else if (options.format == "github-action-benchmark") text = text_of(custom_benchmarks(cases));
+  else text = text_of(google_benchmark_export(cases, options.google_benchmark));
+  if (options.out.empty()) fmt::print("{}", text);
+  else replace_file(options.out, text);
   return exit_code::success;
 }
 
@@ -48,9 +64,11 @@ Run add_export_command(Command& command) {
   command.add("folders", &options->folders,
               "folders of records, or folders that contain such folders; no two may have a case in common",
               {.required = true, .completion = Completion::files});
-  command.add("--format", &options->format,
-              "google-benchmark: the JSON that Google Benchmark writes, which dashboards such as github-action-benchmark read",
-              {.choices = {"google-benchmark"}});
+  command.add(
+      "--format", &options->format,
+      "google-benchmark: the JSON that Google Benchmark writes; bencher: Bencher Metric Format; github-action-benchmark: its "
+      "customSmallerIsBetter",
+      {.choices = {"google-benchmark", "bencher", "github-action-benchmark"}});
   command.add(
       "--aggregates-only", &options->google_benchmark.aggregates_only,
       "leave out the single processes of a case that has several, so that a dashboard shows only their mean, median and spread");

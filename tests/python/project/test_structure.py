@@ -23,6 +23,7 @@ DRIVER = {
     "harness/process": {"harness/schema", "harness/text", "harness/files"},
     "harness/records": {"harness/schema", "harness/text", "harness/files", "harness/process"},
     "harness/analysis": {"harness/schema", "harness/statistics", "harness/text", "harness/process"},
+    "harness/exports": {"harness/schema", "harness/statistics", "harness/text", "harness/files"},
     "harness/sweep": {
         "harness/machine", "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process",
         "harness/records",
@@ -38,8 +39,8 @@ DRIVER = {
     },
     "harness/cli": {
         "harness/machine", "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process",
-        "harness/records", "harness/analysis", "harness/sweep", "harness/verification", "harness/experiments",
-        "harness/gate",
+        "harness/records", "harness/analysis", "harness/exports", "harness/sweep", "harness/verification",
+        "harness/experiments", "harness/gate",
     },
 }  # fmt: skip
 # "attn" stands for the interface: the files in attn that are in none of the folders below. Kernels

@@ -1,5 +1,5 @@
 // Tests of the export to the JSON of Google Benchmark on made-up records.
-#include "harness/analysis/google_benchmark.h"
+#include "harness/exports/google_benchmark.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ Record measured(const std::string& method, int64_t query_len, double ms) {
 }
 
 Json rows_of(const std::vector<RecordsOfFolder>& folders, const GoogleBenchmarkOptions& options = {}) {
-  return google_benchmark_export(folders, options).json.at("benchmarks");
+  return google_benchmark_export(exported_cases(folders).cases, options).at("benchmarks");
 }
 
 TEST(GoogleBenchmark, OneProcessIsOneRow) {
@@ -69,9 +69,9 @@ TEST(GoogleBenchmark, WhatWasNotMeasuredHereIsCounted) {
   auto failed = measured("linear", 64, 5), imported = measured("lsh", 64, 5);
   failed.set_failed(kind::crashed, "x");
   imported.set("external_source", "a paper");
-  const auto made = google_benchmark_export({{"a", {failed, imported, measured("linear", 128, 9)}, {}}});
-  EXPECT_EQ(made.left_out, 2u);
-  EXPECT_EQ(made.json.at("benchmarks").size(), 1u);
+  const std::vector<RecordsOfFolder> folders = {{"a", {failed, imported, measured("linear", 128, 9)}, {}}};
+  EXPECT_EQ(exported_cases(folders).left_out, 2u);
+  EXPECT_EQ(rows_of(folders).size(), 1u);
 }
 
 TEST(GoogleBenchmark, FoldersWithACaseInCommonAreRefused) {

@@ -1,5 +1,5 @@
 // Writes a row for each process of a case, and rows of their mean, median and spread, with Google Benchmark's names of keys.
-#include "harness/analysis/google_benchmark.h"
+#include "harness/exports/google_benchmark.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,32 +11,11 @@
 #include <set>
 
 #include "harness/statistics/statistics.h"
-#include "harness/text/errors.h"
 
 namespace attnbench {
 namespace {
 
 constexpr auto kTimeUnit = "ms";
-
-Case case_of(const Record& record) {
-  Case c;
-  for (const auto& field : fields())
-    if (field.role == FieldRole::axis && record.has(field.name)) set(c, field, record.get(field.name));
-  return c;
-}
-
-std::string name_of(const Record& record) {
-  const auto c = case_of(record);
-  auto name = fmt::format("{}/{}/query_len:{}", c.method, c.protocol, c.query_len);
-  const auto elsewhere = {"method", "protocol", "query_len", "threads"};
-  for (const auto& field : fields()) {
-    const bool is_elsewhere = std::find(elsewhere.begin(), elsewhere.end(), field.name) != elsewhere.end();
-    if (field.role != FieldRole::axis || is_elsewhere || is_default(c, field)) continue;
-    const auto value = get(c, field);
-    name += fmt::format("/{}:{}", field.name, value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return fmt::format("{}/threads:{}", name, c.threads);
-}
 
 int64_t integer_in(const Record& record, std::string_view column, int64_t otherwise) {
   const auto& value = record.get(column);
@@ -170,37 +149,17 @@ Json context_of(const std::vector<const Record*>& records) {
 
 }  // namespace
 
-GoogleBenchmarkExport google_benchmark_export(const std::vector<RecordsOfFolder>& folders,
-                                              const GoogleBenchmarkOptions& options) {
-  GoogleBenchmarkExport made;
-  std::map<std::string, std::string> folder_of;                 // by the key of the case
+Json google_benchmark_export(const std::vector<ExportedCase>& exported, const GoogleBenchmarkOptions& options) {
   std::map<std::string, std::pair<int64_t, int64_t>> families;  // index and number of cases so far, by method and protocol
-  std::vector<const Record*> exported;
+  std::vector<const Record*> records;
   auto rows = Json::array();
-  for (const auto& [folder, records, processes] : folders) {
-    std::map<std::string, std::vector<const Record*>> processes_of;
-    for (const auto& process : processes)
-      if (process.measured()) processes_of[process.key()].push_back(&process);
-    for (const auto& record : records) {
-      if (!record.measured() || record.has("external_source") || !record.has("time_median_ms")) {
-        ++made.left_out;
-        continue;
-      }
-      const auto [known, is_new] = folder_of.emplace(record.key(), folder);
-      if (!is_new)
-        throw UsageError(
-            fmt::format("{} and {} both have the case {}; export them one after the other, expected one measurement "
-                        "of each case",
-                        known->second, folder, name_of(record)));
-      auto& [family, cases] =
-          families.try_emplace(record.text("method") + "/" + record.text("protocol"), int64_t(families.size()), 0).first->second;
-      add_rows(rows, {name_of(record), family, cases++, 1, integer_in(record, "threads", 1)}, record, processes_of[record.key()],
-               options);
-      exported.push_back(&record);
-    }
+  for (const auto& [record, processes, name, rest] : exported) {
+    auto& [family, cases] =
+        families.try_emplace(record->text("method") + "/" + record->text("protocol"), int64_t(families.size()), 0).first->second;
+    add_rows(rows, {name, family, cases++, 1, integer_in(*record, "threads", 1)}, *record, processes, options);
+    records.push_back(record);
   }
-  made.json = {{"context", context_of(exported)}, {"benchmarks", std::move(rows)}};
-  return made;
+  return {{"context", context_of(records)}, {"benchmarks", std::move(rows)}};
 }
 
 }  // namespace attnbench

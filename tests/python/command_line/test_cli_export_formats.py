@@ -1,0 +1,133 @@
+"""Tests of the formats of `attnbench export` for dashboards and histories, each read by its own
+parser or checked against its schema, and compared with the records."""
+
+import jsonschema
+import pytest
+from conftest import ROOT, change_records, records_in, strict_json, write_sweep
+
+USAGE = 2
+REPEAT = next((ROOT / "results/repeat").iterdir())
+FOLDER = REPEAT / "run-1"
+
+# What bencher.dev/bmf.json says, but with no other members, and names no longer than Bencher takes.
+METRIC = {
+    "type": "object",
+    "properties": {name: {"type": "number"} for name in ("value", "lower_value", "upper_value")},
+    "required": ["value"],
+    "additionalProperties": False,
+}
+BENCHER = {
+    "$schema": "http://json-schema.org/draft-07/schema",
+    "type": "object",
+    "propertyNames": {"minLength": 1, "maxLength": 1024},
+    "additionalProperties": {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"minLength": 1, "maxLength": 64},
+        "additionalProperties": METRIC,
+    },
+}
+# What github-action-benchmark reads: its interface BenchmarkResult.
+CUSTOM = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "unit": {"type": "string"},
+            "value": {"type": "number"},
+            "range": {"type": "string"},
+            "extra": {"type": "string"},
+        },
+        "required": ["name", "unit", "value"],
+        "additionalProperties": False,
+    },
+}
+
+
+@pytest.fixture
+def exported(attnbench):
+    """exported(format, words…) is the text that the command prints."""
+
+    def run(form, *words, **options):
+        return attnbench("export", *words, f"--format={form}", **options).stdout
+
+    return run
+
+
+@pytest.fixture
+def measured(canned, tmp_path):
+    """A folder with a record of one process."""
+    sweep = write_sweep(tmp_path / "small.toml", method="linear", query_len=32)
+    canned("sweep", sweep, "--out", tmp_path / "out", "-q")
+    return tmp_path / "out"
+
+
+def test_bencher_gets_every_measure_with_its_interval(exported):
+    made = strict_json(exported("bencher", FOLDER))
+    jsonschema.validate(made, BENCHER)
+    records = records_in(FOLDER)
+    assert len(made) == len(records), "each case has a name of its own"
+    for (name, metrics), record in zip(made.items(), records, strict=True):
+        assert name.startswith(f"{record['method']}/{record['protocol']}/query_len:{record['query_len']}/")
+        assert metrics["latency"] == {
+            "value": pytest.approx(record["time_median_ms"] * 1e6),
+            "lower_value": pytest.approx(record["time_ci_low_ms"] * 1e6),
+            "upper_value": pytest.approx(record["time_ci_high_ms"] * 1e6),
+        }
+        assert metrics["throughput"] == {
+            "value": pytest.approx(1e3 / record["time_median_ms"]),
+            "lower_value": pytest.approx(1e3 / record["time_ci_high_ms"]),
+            "upper_value": pytest.approx(1e3 / record["time_ci_low_ms"]),
+        }
+        assert metrics["memory"] == {"value": record["peak_extra_bytes"]}
+        assert metrics["error"] == {"value": record["excess_error"]}
+        if record["ratio_median"] is not None:
+            ratio = [record[column] for column in ("ratio_median", "ratio_ci_low", "ratio_ci_high")]
+            assert list(metrics["baseline-ratio"].values()) == ratio
+        if record["quality_row_error_median"] is not None:
+            assert metrics["approximation-error"] == {"value": record["quality_row_error_median"]}
+    assert any("baseline-ratio" in metrics for metrics in made.values())
+
+
+def test_a_record_without_an_interval_or_a_measure_has_none(exported, measured):
+    change_records(measured, time_ci_low_ms=None, time_ci_high_ms=None, excess_error=None)
+    ((_, metrics),) = strict_json(exported("bencher", measured)).items()
+    assert list(metrics["latency"]) == list(metrics["throughput"]) == ["value"]
+    assert "error" not in metrics and "memory" in metrics
+    assert all("range" not in entry for entry in strict_json(exported("github-action-benchmark", measured)))
+
+
+def test_names_that_bencher_does_not_take_are_refused(attnbench, measured):
+    change_records(measured, method="é" * 1100)
+    failed = attnbench("export", measured, "--format=bencher", code=USAGE).stderr
+    assert "characters, expected at most 1024" in failed
+
+
+def test_an_action_gets_what_is_better_when_smaller(exported):
+    made = strict_json(exported("github-action-benchmark", FOLDER))
+    jsonschema.validate(made, CUSTOM)
+    entries = {entry["name"]: entry for entry in made}
+    assert len(entries) == len(made), "each entry has a name of its own"
+    assert not any("throughput" in name for name in entries)
+    for (name, metrics), record in zip(strict_json(exported("bencher", FOLDER)).items(), records_in(FOLDER), strict=True):
+        of_case = {entry.removeprefix(name + " "): value for entry, value in entries.items() if entry.startswith(name + " ")}
+        assert of_case.keys() == (metrics.keys() - {"latency", "throughput"}) | {"time"}
+        assert (of_case["time"]["value"], of_case["time"]["unit"]) == (pytest.approx(record["time_median_ms"]), "ms")
+        low, high = record["time_ci_low_ms"], record["time_ci_high_ms"]
+        assert of_case["time"]["range"] == f"95 % interval {low:.4g} to {high:.4g}"
+        assert f"cpu_model: {record['cpu_model']}\n" in of_case["time"]["extra"]
+        assert (of_case["memory"]["value"], of_case["memory"]["unit"]) == (record["peak_extra_bytes"], "bytes")
+
+
+def test_control_characters_of_a_record_stay_out(exported, measured):
+    change_records(measured, method="a\x1b[31mb\nc", cpu_model="x\x07\u202ey")
+    for form in ("bencher", "github-action-benchmark"):
+        text = exported(form, measured)
+        assert "\\u001b" not in text and "\\u0007" not in text and "\\u202e" not in text, form
+        assert "a [31mb c/forward/" in text
+
+
+def test_an_option_of_another_format_is_refused(attnbench):
+    failed = attnbench("export", FOLDER, "--format=bencher", "--aggregates-only", code=USAGE).stderr
+    assert "--aggregates-only is for the format google-benchmark, found --format bencher" in failed
