@@ -11,6 +11,7 @@
 #include "harness/exports/custom_benchmarks.h"
 #include "harness/exports/exported_cases.h"
 #include "harness/exports/google_benchmark.h"
+#include "harness/exports/openmetrics.h"
 #include "harness/files/replace_file.h"
 #include "harness/records/record_folders.h"
 #include "harness/text/errors.h"
@@ -51,6 +52,7 @@ int run_export(const ExportOptions& options) {
   std::string text;
   if (options.format == "bencher") text = text_of(bencher_metrics(cases));
   else if (options.format == "github-action-benchmark") text = text_of(custom_benchmarks(cases));
+  else if (options.format == "openmetrics") text = openmetrics(cases);
   else text = text_of(google_benchmark_export(cases, options.google_benchmark));
   if (options.out.empty()) fmt::print("{}", text);
   else replace_file(options.out, text);
@@ -67,8 +69,8 @@ Run add_export_command(Command& command) {
   command.add(
       "--format", &options->format,
       "google-benchmark: the JSON that Google Benchmark writes; bencher: Bencher Metric Format; github-action-benchmark: its "
-      "customSmallerIsBetter",
-      {.choices = {"google-benchmark", "bencher", "github-action-benchmark"}});
+      "customSmallerIsBetter; openmetrics: gauges for Prometheus",
+      {.choices = {"google-benchmark", "bencher", "github-action-benchmark", "openmetrics"}});
   command.add(
       "--aggregates-only", &options->google_benchmark.aggregates_only,
       "leave out the single processes of a case that has several, so that a dashboard shows only their mean, median and spread");

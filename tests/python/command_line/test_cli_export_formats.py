@@ -1,7 +1,12 @@
 """Tests of the formats of `attnbench export` for dashboards and histories, each read by its own
 parser or checked against its schema, and compared with the records."""
 
+import re
+from datetime import datetime
+
 import jsonschema
+import prometheus_client.openmetrics.parser
+import prometheus_client.parser
 import pytest
 from conftest import ROOT, change_records, records_in, strict_json, write_sweep
 
@@ -120,12 +125,75 @@ def test_an_action_gets_what_is_better_when_smaller(exported):
         assert (of_case["memory"]["value"], of_case["memory"]["unit"]) == (record["peak_extra_bytes"], "bytes")
 
 
+def samples_of(text):
+    """The samples of OpenMetrics text, as the parser of Prometheus's own library reads them, by name and case."""
+    families = list(prometheus_client.openmetrics.parser.text_string_to_metric_families(text))
+    found = {}
+    for family in families:
+        assert family.type == "gauge" and family.documentation
+        for sample in family.samples:
+            assert sample.timestamp is None, "the textfile collector refuses timestamps"
+            key = (sample.name, *(sample.labels.get(axis) for axis in AXES))
+            assert key not in found or "info" in sample.name
+            found[key] = sample
+    older = [s for family in prometheus_client.parser.text_string_to_metric_families(text) for s in family.samples]
+    assert len(older) == sum(len(family.samples) for family in families), "the older text format reads it, too"
+    return found
+
+
+AXES = ("method", "protocol", "query_len", "threads", "causal", "batch", "heads")
+GAUGES = {
+    "attnbench_time_seconds": ("time_median_ms", 1e-3),
+    "attnbench_time_low_seconds": ("time_ci_low_ms", 1e-3),
+    "attnbench_time_high_seconds": ("time_ci_high_ms", 1e-3),
+    "attnbench_baseline_ratio": ("ratio_median", 1),
+    "attnbench_baseline_low_ratio": ("ratio_ci_low", 1),
+    "attnbench_baseline_high_ratio": ("ratio_ci_high", 1),
+    "attnbench_memory_bytes": ("peak_extra_bytes", 1),
+    "attnbench_error_ratio": ("excess_error", 1),
+    "attnbench_approximation_error_ratio": ("quality_row_error_median", 1),
+}
+
+
+def test_prometheus_reads_a_gauge_for_each_measure(exported):
+    samples = samples_of(exported("openmetrics", FOLDER))
+    records = records_in(FOLDER)
+    seen = dict.fromkeys(GAUGES, 0)
+    for record in records:
+        # A label is missing where its axis has the default.
+        of_case = {name: s for (name, *_), s in samples.items()
+                   if all(s.labels.get(a) == str(record[a]) for a in ("method", "protocol", "query_len", "threads"))
+                   and s.labels.get("causal", "false") == str(record["causal"] and record["protocol"] != "decode").lower()
+                   and s.labels.get("batch", "1") == str(record["batch"]) and s.labels.get("heads", "8") == str(record["heads"])}  # fmt: skip
+        for gauge, (column, factor) in GAUGES.items():
+            assert (gauge in of_case) == (record[column] is not None), gauge
+            if gauge in of_case:
+                seen[gauge] += 1
+                assert of_case[gauge].value == pytest.approx(record[column] * factor)
+        finished = datetime.fromisoformat(record["finished_at"]).timestamp()
+        assert of_case["attnbench_finished_timestamp_seconds"].value == finished
+        assert of_case["attnbench_throughput_calls"].value == pytest.approx(1e3 / record["time_median_ms"])
+    assert all(seen.values()), seen
+    (environment,) = [s for (name, *_), s in samples.items() if name == "attnbench_environment_info"]
+    assert environment.labels["cpu_model"] == records[0]["cpu_model"] and environment.value == 1
+
+
+def test_labels_hold_any_text(exported, attnbench, measured):
+    method = 'a"b\\c{d="e"} \u00e9 # EOF'
+    change_records(measured, method=method + "\nx")
+    (sample,) = [s for (name, *_), s in samples_of(exported("openmetrics", measured)).items() if name == "attnbench_time_seconds"]
+    assert sample.labels["method"] == method + " x"
+    change_records(measured, finished_at="yesterday")
+    failed = attnbench("export", measured, "--format=openmetrics", code=USAGE).stderr
+    assert "was finished at 'yesterday', expected a date such as" in failed
+
+
 def test_control_characters_of_a_record_stay_out(exported, measured):
     change_records(measured, method="a\x1b[31mb\nc", cpu_model="x\x07\u202ey")
-    for form in ("bencher", "github-action-benchmark"):
+    for form in ("bencher", "github-action-benchmark", "openmetrics"):
         text = exported(form, measured)
-        assert "\\u001b" not in text and "\\u0007" not in text and "\\u202e" not in text, form
-        assert "a [31mb c/forward/" in text
+        assert not re.search(r"\\u001b|\\u0007|\\u202e|[\x1b\x07\u202e]", text), form
+        assert "a [31mb c" in text
 
 
 def test_an_option_of_another_format_is_refused(attnbench):
