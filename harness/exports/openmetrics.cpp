@@ -3,11 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <ctime>
 #include <map>
 #include <set>
 
-#include "harness/text/errors.h"
+#include "harness/exports/utc_dates.h"
 #include "harness/text/safe_text.h"
 
 namespace attnbench {
@@ -55,15 +54,6 @@ std::string family(const std::string& name, const std::string& unit, const std::
   return text;
 }
 
-// The seconds since 1970 of a date such as 2026-11-25T01:44:28Z.
-double timestamp_of(const std::string& date) {
-  std::tm tm{};
-  const char* end = strptime(date.c_str(), "%Y-%m-%dT%H:%M:%SZ", &tm);
-  if (end == nullptr || *end != '\0')
-    throw UsageError(fmt::format("a record was finished at '{}', expected a date such as 2026-11-25T01:44:28Z", safe_text(date)));
-  return double(timegm(&tm));
-}
-
 }  // namespace
 
 std::string openmetrics(const std::vector<ExportedCase>& cases) {
@@ -88,7 +78,7 @@ std::string openmetrics(const std::vector<ExportedCase>& cases) {
       of_measure.low.emplace_back(of_case, measure.interval.low);
       of_measure.high.emplace_back(of_case, measure.interval.high);
     }
-    if (record.has("finished_at")) finished.emplace_back(of_case, timestamp_of(record.text("finished_at")));
+    if (record.has("finished_at")) finished.emplace_back(of_case, double(seconds_since_1970(record.text("finished_at"))));
     Labels environment;
     for (const auto* column : {"host", "cpu_model", "gpu", "build", "revision", "torch_version"})
       if (record.has(column)) environment.emplace_back(column, record.text(column));

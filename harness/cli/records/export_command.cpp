@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/shared_options.h"
+#include "harness/exports/asv_results.h"
 #include "harness/exports/bencher_metrics.h"
 #include "harness/exports/custom_benchmarks.h"
 #include "harness/exports/exported_cases.h"
@@ -25,7 +27,22 @@ struct ExportOptions {
   std::vector<std::string> folders;
   std::string format = "google-benchmark", out;
   GoogleBenchmarkOptions google_benchmark;
+  std::string commit;
+  std::optional<double> commit_time_s;
 };
+
+// Throws UsageError if an option belongs to another format than the one that is asked for.
+void check_options(const ExportOptions& options) {
+  const auto refuse = [&](bool is_given, const char* option, const char* format) {
+    if (is_given && options.format != format)
+      throw UsageError(fmt::format("{} is for the format {}, found --format {}", option, format, options.format));
+  };
+  refuse(options.google_benchmark.aggregates_only, "--aggregates-only", "google-benchmark");
+  refuse(!options.commit.empty(), "--commit", "asv");
+  refuse(options.commit_time_s.has_value(), "--commit-time", "asv");
+  if (options.format == "asv" && options.out.empty())
+    throw UsageError("asv keeps results in a folder, expected --out with the results_dir of asv.conf.json");
+}
 
 ExportedCases cases_of(const std::vector<RecordsOfFolder>& folders) {
   auto exported = exported_cases(folders);
@@ -41,14 +58,17 @@ ExportedCases cases_of(const std::vector<RecordsOfFolder>& folders) {
 std::string text_of(const Json& json) { return json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n"; }
 
 int run_export(const ExportOptions& options) {
-  if (options.google_benchmark.aggregates_only && options.format != "google-benchmark")
-    throw UsageError(fmt::format("--aggregates-only is for the format google-benchmark, found --format {}", options.format));
+  check_options(options);
   std::vector<RecordsOfFolder> folders;
   for (const auto& given : options.folders)
     for (const auto& folder : record_folders(given))
       folders.push_back(
           {folder, read_records(folder), std::filesystem::is_directory(folder) ? read_processes(folder) : std::vector<Record>()});
   const auto cases = cases_of(folders).cases;
+  if (options.format == "asv") {
+    write_asv_results(cases, {options.commit, int64_t(options.commit_time_s.value_or(-1))}, options.out);
+    return exit_code::success;
+  }
   std::string text;
   if (options.format == "bencher") text = text_of(bencher_metrics(cases));
   else if (options.format == "github-action-benchmark") text = text_of(custom_benchmarks(cases));
@@ -69,12 +89,15 @@ Run add_export_command(Command& command) {
   command.add(
       "--format", &options->format,
       "google-benchmark: the JSON that Google Benchmark writes; bencher: Bencher Metric Format; github-action-benchmark: its "
-      "customSmallerIsBetter; openmetrics: gauges for Prometheus",
-      {.choices = {"google-benchmark", "bencher", "github-action-benchmark", "openmetrics"}});
+      "customSmallerIsBetter; openmetrics: gauges for Prometheus; asv: results of airspeed velocity",
+      {.choices = {"google-benchmark", "bencher", "github-action-benchmark", "openmetrics", "asv"}});
   command.add(
       "--aggregates-only", &options->google_benchmark.aggregates_only,
       "leave out the single processes of a case that has several, so that a dashboard shows only their mean, median and spread");
-  command.add("--out", &options->out, "file to write to",
+  command.add("--commit", &options->commit, "the commit that was measured, in full, for --format asv", {.placeholder = "HASH"});
+  command.add("--commit-time", &options->commit_time_s, "when it was committed, for --format asv",
+              {.unit = "s since 1970", .min = 0, .max = 1e11, .default_text = "when the last record was measured"});
+  command.add("--out", &options->out, "file to write to, or with --format asv a folder",
               {.placeholder = "FILE", .default_text = "standard output", .completion = Completion::files});
   command.add_example("export results/repeat/*/run-1 --format google-benchmark --out /tmp/benchmarks.json",
                       "writes the records of a folder for a dashboard");

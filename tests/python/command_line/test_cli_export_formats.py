@@ -1,14 +1,23 @@
 """Tests of the formats of `attnbench export` for dashboards and histories, each read by its own
 parser or checked against its schema, and compared with the records."""
 
+import json
 import re
+import subprocess
+import sys
 from datetime import datetime
+from pathlib import Path
 
 import jsonschema
 import prometheus_client.openmetrics.parser
 import prometheus_client.parser
 import pytest
-from conftest import ROOT, change_records, records_in, strict_json, write_sweep
+import scipy.stats
+from asv import _stats
+from asv.benchmarks import Benchmarks
+from asv.config import Config
+from asv.results import Results
+from conftest import HANG_S, ROOT, change_records, finished, records_in, strict_json, write_sweep
 
 USAGE = 2
 REPEAT = next((ROOT / "results/repeat").iterdir())
@@ -186,6 +195,128 @@ def test_labels_hold_any_text(exported, attnbench, measured):
     change_records(measured, finished_at="yesterday")
     failed = attnbench("export", measured, "--format=openmetrics", code=USAGE).stderr
     assert "was finished at 'yesterday', expected a date such as" in failed
+
+
+@pytest.fixture
+def history(attnbench, tmp_path):
+    """A repository for asv with two commits, each with the results of a run: its folder, and the commits."""
+    folder = tmp_path / "history"
+    folder.mkdir()
+
+    def git(*words):
+        return finished("git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", *words).strip()
+
+    git("init", "-q", "-b", "main")
+    config = {"version": 1, "project": "x", "repo": ".", "branches": ["main"], "results_dir": "results", "html_dir": "html"}
+    (folder / "asv.conf.json").write_text(json.dumps(config))
+    commits = []
+    for run in ("run-1", "run-2"):
+        git("commit", "-q", "--allow-empty", "-m", run)
+        commits.append(git("rev-parse", "HEAD"))
+        attnbench("export", REPEAT / run, "--format=asv", "--out", folder / "results", "--commit", commits[-1],
+                  "--commit-time", git("log", "-1", "--format=%ct"))  # fmt: skip
+    return folder, commits
+
+
+def asv(folder, *words):
+    program = Path(sys.executable).with_name("asv")
+    done = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def values_of(result, benchmarks, record, measure):
+    """The result and the statistics of a record that asv has loaded."""
+    name = f"{record['method']}.{record['protocol']}.{measure}"
+    params = benchmarks[name]["params"]
+    case = [i for i, words in enumerate(params[1]) if ("causal:true" in words) == (record["causal"] and record["protocol"] != "decode")
+            and (f"batch:{record['batch']}/" in words) == (record["batch"] != 1)
+            and (f"heads:{record['heads']}/" in words) == (record["heads"] != 8)]  # fmt: skip
+    place = params[0].index(str(record["query_len"])) * len(params[1]) + case[0]
+    assert len(case) == 1
+    return (result.get_result_value(name, params)[place], result.get_result_stats(name, params)[place],
+            result.get_result_samples(name, params)[place])  # fmt: skip
+
+
+def test_asv_loads_every_measure(history):
+    folder, commits = history
+    benchmarks = Benchmarks.load(Config.from_json({**json.loads((folder / "asv.conf.json").read_text()),
+                                                   "results_dir": str(folder / "results")}))  # fmt: skip
+    (machine,) = [path for path in (folder / "results").iterdir() if path.is_dir()]
+    assert machine.name == REPEAT.name
+    for commit, run in zip(commits, ("run-1", "run-2"), strict=True):
+        (path,) = machine.glob(f"{commit[:8]}-*.json")
+        result = Results.load(str(path), machine_name=machine.name)
+        assert result.commit_hash == commit
+        for record in records_in(REPEAT / run):
+            value, statistics, samples = values_of(result, benchmarks, record, "time")
+            medians = sorted(ms * 1e-3 for ms in record["process_medians_ms"])
+            assert value == pytest.approx(record["time_median_ms"] / 1e3)
+            assert samples == [ms * 1e-3 for ms in record["process_medians_ms"]]
+            # As many values are left out at each end as fewer heads of n coins have a probability of at most 0.5 %.
+            left_out = sum(scipy.stats.binom.cdf(k, len(medians), 0.5) <= 0.005 for k in range(len(medians)))
+            assert len(medians) >= 8 and left_out >= 1
+            assert (statistics["ci_99_a"], statistics["ci_99_b"]) == (medians[left_out - 1], medians[-left_out])
+            assert values_of(result, benchmarks, record, "memory")[0] == record["peak_extra_bytes"]
+            assert values_of(result, benchmarks, record, "error")[0] == record["excess_error"]
+
+
+def test_asv_compares_and_publishes_commits(history):
+    folder, commits = history
+    (machine,) = [path.name for path in (folder / "results").iterdir() if path.is_dir()]
+    table = asv(folder, "compare", "--machine", machine, *commits)
+    rows = [line for line in table.splitlines() if "time(" in line]
+    assert len(rows) == len(records_in(FOLDER))
+    asv(folder, "publish")
+    index = json.loads((folder / "html/index.json").read_text())
+    assert set(index["machines"]) == {machine} and len(index["revision_to_hash"]) == 2
+    assert any((folder / "html/graphs").rglob("linear.forward.time.json"))
+
+
+def test_asv_finds_a_change_only_with_enough_processes(attnbench, history, tmp_path):
+    """Times that are all three times as long are a change for asv, but not if they are of four processes."""
+    folder, _ = history
+    fewer = tmp_path / "fewer"
+    fewer.mkdir()
+    for count, verdict in ((12, True), (4, False)):
+        for factor, commit in ((1, "a" * 40), (3, "b" * 40)):
+            records = [r | {"time_median_ms": r["time_median_ms"] * factor,
+                            "process_medians_ms": [ms * factor for ms in r["process_medians_ms"][:count]]}
+                       for r in records_in(FOLDER) if len(r["process_medians_ms"]) >= 12]  # fmt: skip
+            (fewer / "records.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+            attnbench("export", fewer, "--format=asv", "--out", folder / "results", "--commit", commit)
+        loaded = {path.name[0]: Results.load(str(path)) for path in (folder / "results").rglob("*-attnbench-*.json")
+                  if path.name.startswith(("aaaaaaaa", "bbbbbbbb"))}  # fmt: skip
+        benchmarks = json.loads((folder / "results/benchmarks.json").read_text())
+        found = []
+        for record in records:
+            (_, before, old), (_, after, new) = (values_of(loaded[c], benchmarks, record, "time") for c in "ab")
+            found.append(_stats.is_different(old, new, before, after))
+        assert found == [verdict] * len(records)
+
+
+def test_a_folder_of_asv_keeps_what_others_wrote(attnbench, history, tmp_path):
+    folder, _ = history
+    path = folder / "results/benchmarks.json"
+    benchmarks = json.loads(path.read_text())
+    name = "linear.forward.time"
+    own = {"name": "suite.time_other", "params": [], "param_names": [], "version": "5", "type": "time", "unit": "seconds"}
+    benchmarks["suite.time_other"] = own
+    benchmarks[name]["params"][0].insert(0, "77")
+    path.write_text(json.dumps(benchmarks))
+    words = ("export", FOLDER, "--format=asv", "--out", folder / "results", "--commit")
+    attnbench(*words, "c" * 40)
+    after = json.loads(path.read_text())
+    assert after["suite.time_other"] == own and after[name]["params"] == benchmarks[name]["params"]
+    for content in ("[]", '{"version": 1}', "{", '{"version": 2, "a": ' + "[" * 100 + "]" * 100 + "}"):
+        path.write_text(content)
+        assert "benchmarks.json" in attnbench(*words, "c" * 40, code=USAGE).stderr
+        assert path.read_text() == content, "nothing is lost"
+    for commit in ("c" * 12, "HEAD", "g" * 40):
+        assert "expected its 40 hexadecimal digits" in attnbench(*words, commit, code=USAGE).stderr
+    assert "expected --out with the results_dir" in attnbench("export", FOLDER, "--format=asv", code=USAGE).stderr
+    failed = attnbench("export", FOLDER, "--format=bencher", "--commit", "c" * 40, code=USAGE).stderr
+    assert "--commit is for the format asv" in failed
 
 
 def test_control_characters_of_a_record_stay_out(exported, measured):

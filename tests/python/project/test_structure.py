@@ -23,7 +23,7 @@ DRIVER = {
     "harness/process": {"harness/schema", "harness/text", "harness/files"},
     "harness/records": {"harness/schema", "harness/text", "harness/files", "harness/process"},
     "harness/analysis": {"harness/schema", "harness/statistics", "harness/text", "harness/process"},
-    "harness/exports": {"harness/schema", "harness/statistics", "harness/text", "harness/files"},
+    "harness/exports": {"harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/records"},
     "harness/sweep": {
         "harness/machine", "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process",
         "harness/records",
