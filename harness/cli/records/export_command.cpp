@@ -13,6 +13,7 @@
 #include "harness/exports/custom_benchmarks.h"
 #include "harness/exports/exported_cases.h"
 #include "harness/exports/google_benchmark.h"
+#include "harness/exports/junit.h"
 #include "harness/exports/openmetrics.h"
 #include "harness/files/replace_file.h"
 #include "harness/records/record_folders.h"
@@ -57,25 +58,29 @@ ExportedCases cases_of(const std::vector<RecordsOfFolder>& folders) {
 
 std::string text_of(const Json& json) { return json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n"; }
 
+void write_text(const ExportOptions& options, const std::string& text) {
+  if (options.out.empty()) fmt::print("{}", text);
+  else replace_file(options.out, text);
+}
+
 int run_export(const ExportOptions& options) {
   check_options(options);
+  if (options.format == "junit") {
+    write_text(options, junit_of(options.folders));
+    return exit_code::success;
+  }
   std::vector<RecordsOfFolder> folders;
   for (const auto& given : options.folders)
     for (const auto& folder : record_folders(given))
       folders.push_back(
           {folder, read_records(folder), std::filesystem::is_directory(folder) ? read_processes(folder) : std::vector<Record>()});
   const auto cases = cases_of(folders).cases;
-  if (options.format == "asv") {
+  if (options.format == "asv")
     write_asv_results(cases, {options.commit, int64_t(options.commit_time_s.value_or(-1))}, options.out);
-    return exit_code::success;
-  }
-  std::string text;
-  if (options.format == "bencher") text = text_of(bencher_metrics(cases));
-  else if (options.format == "github-action-benchmark") text = text_of(custom_benchmarks(cases));
-  else if (options.format == "openmetrics") text = openmetrics(cases);
-  else text = text_of(google_benchmark_export(cases, options.google_benchmark));
-  if (options.out.empty()) fmt::print("{}", text);
-  else replace_file(options.out, text);
+  else if (options.format == "bencher") write_text(options, text_of(bencher_metrics(cases)));
+  else if (options.format == "github-action-benchmark") write_text(options, text_of(custom_benchmarks(cases)));
+  else if (options.format == "openmetrics") write_text(options, openmetrics(cases));
+  else write_text(options, text_of(google_benchmark_export(cases, options.google_benchmark)));
   return exit_code::success;
 }
 
@@ -83,14 +88,17 @@ int run_export(const ExportOptions& options) {
 
 Run add_export_command(Command& command) {
   const auto options = std::make_shared<ExportOptions>();
-  command.add("folders", &options->folders,
-              "folders of records, or folders that contain such folders; no two may have a case in common",
-              {.required = true, .completion = Completion::files});
+  command.add(
+      "folders", &options->folders,
+      "folders of records, or folders that contain such folders; no two may have a case in common. With --format junit folders "
+      "that `gate --out` wrote, and files of what `verify --format json` printed",
+      {.required = true, .completion = Completion::files});
   command.add(
       "--format", &options->format,
       "google-benchmark: the JSON that Google Benchmark writes; bencher: Bencher Metric Format; github-action-benchmark: its "
-      "customSmallerIsBetter; openmetrics: gauges for Prometheus; asv: results of airspeed velocity",
-      {.choices = {"google-benchmark", "bencher", "github-action-benchmark", "openmetrics", "asv"}});
+      "customSmallerIsBetter; openmetrics: gauges for Prometheus; asv: results of airspeed velocity; junit: verdicts of gate and "
+      "verify as JUnit XML",
+      {.choices = {"google-benchmark", "bencher", "github-action-benchmark", "openmetrics", "asv", "junit"}});
   command.add(
       "--aggregates-only", &options->google_benchmark.aggregates_only,
       "leave out the single processes of a case that has several, so that a dashboard shows only their mean, median and spread");
