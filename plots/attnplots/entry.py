@@ -89,15 +89,15 @@ TABLE: dict[str, Figure | Command] = {
     ),
     "image-speed": Figure(
         "draws seconds per image and images per second, on the CPU and on the GPU, beside published values",
-        "figures.image_speed:describe", read="figures.image_speed:load", file_name="generations.jsonl",
+        "figures.experiments.image_speed:describe", read="figures.experiments.image_speed:load", file_name="generations.jsonl",
     ),
     "models": Figure(
         "draws how many times as fast models of transformers are with the operators of this project",
-        "figures.models:describe", read="figures.models:load", file_name="models.json",
+        "figures.experiments.models:describe", read="figures.experiments.models:load", file_name="models.json",
     ),
     "images": Figure(
         "draws samples and completions of images that `attnbench` has generated",
-        "figures.images:describe", read="figures.images:load", more="records.environment:load", file_name="*-*.npy",
+        "figures.experiments.images:describe", read="figures.experiments.images:load", more="records.environment:load", file_name="*-*.npy",
     ),
     "plot": Command("draws any folder of records or of trainings", "plot"),
     "paper": Command("draws a figure of the paper, or prints one of its tables with our numbers", "published.paper"),

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from attnplots.figures import style
 from attnplots.figures.description import Bars, Shares, Sheet
-from attnplots.figures.images import Images
+from attnplots.figures.experiments.images import Images
 from attnplots.marks import bars, grid, images, shares, sheet
 from attnplots.records.records import RecordsError
 from attnplots.records.text import printable

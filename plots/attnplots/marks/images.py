@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from attnplots.figures import style
-from attnplots.figures.images import NO_METHOD, TITLES, Grid, Images
+from attnplots.figures.experiments.images import NO_METHOD, TITLES, Grid, Images
 from attnplots.marks import sheet
 from attnplots.marks.labels import Box
 from attnplots.marks.sheet import MARGIN

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_plots import MAGIC, figure_of, refusal, run, sheet, texts
 
-images = importlib.import_module("attnplots.figures.images")
+images = importlib.import_module("attnplots.figures.experiments.images")
 SCRIPT = "images"
 
 

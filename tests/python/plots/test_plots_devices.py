@@ -7,7 +7,7 @@ import pytest
 from test_plots import MAGIC, clear_labels, files, measured, missing, records, refusal, run, sheet, texts
 from matplotlib.colors import same_color  # isort: skip
 
-image_speed, decode = (importlib.import_module(f"attnplots.{name}") for name in ("figures.image_speed", "figures.decode"))
+image_speed, decode = (importlib.import_module(f"attnplots.{name}") for name in ("figures.experiments.image_speed", "figures.decode"))
 
 LENGTHS = (16, 256, 4096)
 

@@ -15,7 +15,7 @@ from test_plots import MAGIC, clear_labels, entry, figure_of, measured, missing,
 from test_verdicts import generation, training, write
 
 grid, images, paper, paper_tables, panel, split = (
-    importlib.import_module(f"attnplots.{name}") for name in ("marks.grid", "figures.images", "published.paper", "published.paper_tables", "marks.panel", "figures.split")
+    importlib.import_module(f"attnplots.{name}") for name in ("marks.grid", "figures.experiments.images", "published.paper", "published.paper_tables", "marks.panel", "figures.split")
 )
 # By figure: the ends of its file names with the results of the project.
 ENDS = {name: ("",) for name in paper.FIGURES} | {"figure5": ("-digits", "-speech-short")}

@@ -16,7 +16,7 @@ from attnplots.records.text import count_of
 
 FILE_NAME = results.GENERATIONS_FILE_NAME
 # The published numbers of a checkout and of an installed package, which have the same folders.
-PUBLISHED_FILES = Path(__file__).resolve().parents[3] / "experiments" / "published"
+PUBLISHED_FILES = Path(__file__).resolve().parents[4] / "experiments" / "published"
 # Quantities, the titles of their axes, and which of several batches counts.
 QUANTITIES: dict[str, tuple[str, Callable[[list[float]], float]]] = {
     "s_per_image": ("Seconds per image, one at a time", min), "images_per_s": ("Images per second, best batch", max),

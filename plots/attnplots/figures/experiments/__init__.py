@@ -1,0 +1,1 @@
+"""Figures of experiments that are no sweeps: generated images, their speed, and whole models."""
