@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from attnplots.figures import image_speed
+from attnplots.figures.experiments import image_speed
 from attnplots.published import verdicts
 from attnplots.published.quoted import machine_folder, provenance
 from attnplots.records import results, trainings

@@ -1,2 +1,2 @@
-"""The experiment `attnbench models`: small models of the real classes of transformers, alone and with
-our operators. docs/models.md describes it."""
+"""Whole models: those that `attnbench models` measures, with its worker (docs/models.md), and
+`fast_transformers`, the encoders of the authors of "Transformers are RNNs" around our operators."""

@@ -1,4 +1,4 @@
-"""Tests of attnbench.fast_transformers: encoders with the parameters and results of the authors' package,
+"""Tests of attnbench.models.fast_transformers: encoders with the parameters and results of the authors' package,
 which compiles for ten minutes and is not installed."""
 
 import pytest
@@ -10,7 +10,7 @@ SMALL = {"n_layers": 2, "n_heads": 4, "query_dimensions": 8, "value_dimensions":
 
 @pytest.fixture(scope="module")
 def package(build):  # noqa: ARG001
-    from attnbench import fast_transformers
+    from attnbench.models import fast_transformers
 
     torch.set_num_threads(1)
     return fast_transformers

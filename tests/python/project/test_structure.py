@@ -262,7 +262,6 @@ LARGER_FOLDERS = {
     "attn/cpu": (18, "Each instruction set has a file, and the kernels of all methods share the rest."),
     "attn/linear/cpu": (21, "Each instruction set has a file, and forward, backward and decoding have files of their own."),
     "attn/linear/cuda": (18, "Each form of the kernels has a file beside its interface."),
-    "python/attnbench": (16, "These are the public modules, which users import, and what only they share."),
 }  # fmt: skip
 
 

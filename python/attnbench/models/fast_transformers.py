@@ -4,7 +4,7 @@
 pytorch-fast-transformers 0.4 builds: it takes the same arguments, and its parameters have the same names
 and shapes, so that weights can be loaded from either. Models of the authors change their import lines:
 
-    from attnbench.fast_transformers import LengthMask, TransformerEncoderBuilder, TriangularCausalMask
+    from attnbench.models.fast_transformers import LengthMask, TransformerEncoderBuilder, TriangularCausalMask
 
     builder = TransformerEncoderBuilder.from_kwargs(attention_type="linear", n_layers=4, n_heads=8)
     model = builder.get()
