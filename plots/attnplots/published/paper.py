@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnplots.figures import chart, images, scaling, split, style
+from attnplots.figures import chart, scaling, split, style
+from attnplots.figures.experiments import images
 from attnplots.marks import files
 from attnplots.marks.files import Description
 from attnplots.published import paper_tables

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnplots.figures import images
+from attnplots.figures.experiments import images
 from attnplots.records import environment, records, results, trainings
 from attnplots.records.environment import Environment
 from attnplots.records.records import Record, Records, RecordsError

@@ -18,7 +18,8 @@ import altair
 import jinja2
 import vl_convert
 
-from attnplots.figures import images, style
+from attnplots.figures import style
+from attnplots.figures.experiments import images
 from attnplots.marks import files, sheet
 from attnplots.published import claims, quantities, verdicts
 from attnplots.records import driver, environment, results
