@@ -252,7 +252,7 @@ TEST(SweepErrors, UnknownKeysAreErrorsThatSuggestTheNearestKey) {
       "cache, "
       "allocation, graph, "
       "seed, "
-      "baseline");
+      "baseline, shape");
   EXPECT_EQ(refusal(axes("") + "[limits]\ndeadline = 3\n"),
             ":5:1: unknown key 'deadline' in [limits]; did you mean 'deadline_s'?; known: memory_limit_bytes, deadline_s");
   EXPECT_EQ(
