@@ -58,6 +58,10 @@ TABLE: dict[str, Figure | Command] = {
         "draws time and memory of all methods: a sheet for each pass, with and without a causal mask",
         "figures.scaling:describe_kinds", "figures.scaling:describe_kinds_ratio",
     ),
+    "patterns": Figure(
+        "draws time and memory of attention with patterns of visible keys, each pattern as a curve of its own",
+        "figures.patterns:describe",
+    ),
     "decode": Figure(
         "draws time per token and memory of decoding against the position in the sequence",
         "figures.decode:describe", "figures.decode:describe_ratio",

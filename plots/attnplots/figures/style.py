@@ -37,12 +37,14 @@ FAMILIES = {
     "linformer": ("#a87b00", "#d3ad33", "#6b4e00"),
     "recurrent": ("#b3235f", "#e07aa4"),
     "delta": ("#c2185b", "#f06292", "#7b1040", "#d81b7a", "#a8607f"),
+    "sparse": ("#8a6d00", "#c7a52c", "#574400", "#a8923d", "#6b6414", "#d9c46b"),
     "decay": ("#8a5a35", "#c99a6b", "#55331a", "#a9744a"),
 }
 # The families of methods whose names do not begin with the name of their family.
 MEMBERS = {
     "favor": "kernel", "rff": "kernel", "polynomial": "kernel", "taylor": "kernel",
     "stateful": "softmax", "bi": "recurrent", "gated": "delta", "kda": "delta",
+    "topk": "sparse", "pooled": "sparse", "window": "sparse", "strided": "sparse", "dilated": "sparse", "block": "sparse",
     "gla": "decay", "simple": "decay", "retnet": "decay", "lightning": "decay",
 }  # fmt: skip
 OTHER_FAMILIES = (
@@ -98,6 +100,9 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "delta": (1, "D", True, DASH_DOT),
     "gated-delta-composed": (3, "o", True, DOTTED),
     "kda-composed": (4, "s", True, DOTTED),
+    "sparse-sdpa": (0, "D", False, SOLID),
+    "topk-pooled": (4, "h", True, DASHED),
+    "pooled-kv": (3, "p", True, DASH_DOT),
     "simple-gla": (0, "P", False, SOLID),
     "gla": (2, "v", False, DASHED),
     "retnet": (1, "h", True, DASH_DOT),
