@@ -94,6 +94,13 @@ if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
     echo "setup: installing Python packages into .venv (torch with its CUDA libraries is 4.8 GB)"
     pip -r requirements.txt
     pip --no-deps --upgrade --target .venv/fla -r requirements-fla.txt
+    # Only the source distribution of transformers has its tests.
+    .venv/bin/pip download -q --disable-pip-version-check --no-deps --no-build-isolation --no-binary transformers \
+      --dest .venv/sources "$(grep '^transformers==' requirements.txt)"
+    rm -rf .venv/transformers-tests
+    mkdir .venv/transformers-tests
+    tar --extract --gzip --file "$(ls .venv/sources/transformers-*.tar.gz | tail -1)" --directory .venv/transformers-tests \
+      --strip-components=2 --wildcards '*/tests/*.py'
   fi
   # `import attnbench` in .venv finds the package of this checkout.
   packages_folder="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"

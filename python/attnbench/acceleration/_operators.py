@@ -16,12 +16,12 @@ from attnbench import recurrent
 from attnbench.acceleration._counters import COUNTERS, PassOn
 
 # Arguments that layers pass down to all of their functions, and that do not concern these: what the
-# model is to return, what the loss divides by, and what softmax attention derives from positions.
+# model is to return, what its loss is computed from, and what softmax attention derives from positions.
 NEUTRAL = frozenset(
     {
         "num_items_in_batch", "output_hidden_states", "output_attentions", "output_router_logits", "return_dict",
         "use_cache", "cu_seq_lens_k", "max_length_q", "max_length_k", "position_ids", "cache_position",
-        "logits_to_keep", "position_embeddings",
+        "logits_to_keep", "position_embeddings", "labels", "shift_labels", "ignore_index",
     }
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import gc
 import importlib
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -48,6 +49,10 @@ TESTED = {
         "state, hidden_states, dt, A, B, C, D=None, dt_bias=None, dt_softplus=False, z=None, **kwargs"
     ),
 }
+
+
+# The functions that _replace() makes of what would have run. They run the same code, but are none of transformers.
+_COPIES: "weakref.WeakSet[FunctionType]" = weakref.WeakSet()
 
 
 class SignatureError(ImportError):
@@ -124,12 +129,15 @@ class Kernels:
                 f"attnbench.accelerate: the functions that {DECORATOR} makes hold {sorted(self._code.co_freevars)}, but "
                 f"{sorted(CELLS)} in transformers {TESTED_VERSION}, with which this version of attnbench was tested"
             )
-        found = [f for f in gc.get_referrers(self._code) if isinstance(f, FunctionType) and f.__code__ is self._code]
+        found = [f for f in gc.get_referrers(self._code) if self._is_closure(f) and f not in _COPIES]
         for function in found:
             self._check(function)
         for function in found:
             self._replace(function)
         self._replace_in_later_imports(decorator)
+
+    def _is_closure(self, x: object) -> bool:
+        return isinstance(x, FunctionType) and x.__code__ is self._code
 
     def _cells(self, function: FunctionType) -> dict[str, CellType]:
         return dict(zip(self._code.co_freevars, function.__closure__ or (), strict=True))
@@ -156,6 +164,7 @@ class Kernels:
             function.__defaults__,
             tuple(CellType(before[key]) for key in self._code.co_freevars),
         )
+        _COPIES.add(theirs)
         package = before["package"] if before["is_new_implementation"] else None
         after = {
             "applicable_params": _Everything(),
@@ -179,7 +188,7 @@ class Kernels:
         an object which holds them."""
         found, seen, ring = [], {id(made)}, [made]
         for _ in range(4):
-            found += [x for x in ring if isinstance(x, FunctionType) and x.__code__ is self._code]
+            found += [x for x in ring if isinstance(x, FunctionType) and self._is_closure(x)]
             if found:
                 break
             ring = [y for x in ring for y in gc.get_referents(x) if not isinstance(y, ModuleType)]
@@ -189,12 +198,15 @@ class Kernels:
     def _replace_in_later_imports(self, decorator: FunctionType) -> None:
         """Modelling modules import the decorator by its name from two modules."""
 
+        is_active = True
+
         def accelerating(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Any]:
             decorate = decorator(*args, **kwargs)
 
             def decorated(reference: Callable[..., Any]) -> Any:
                 made = decorate(reference)
-                for function in self._made(made):
+                # Somebody may hold this decorator longer than it is active.
+                for function in self._made(made) if is_active else ():
                     self._check(function)
                     self._replace(function)
                 return made
@@ -209,6 +221,8 @@ class Kernels:
             setattr(place, DECORATOR, accelerating)
 
         def restore() -> None:
+            nonlocal is_active
+            is_active = False
             # Modules that were imported meanwhile have ours under the name, too.
             for module in list(sys.modules.values()):
                 if getattr(module, "__dict__", {}).get(DECORATOR) is accelerating:

@@ -366,6 +366,8 @@ def test_other_signatures_are_refused_by_name(attnbench, held):
         decorate = hub_kernels.use_kernel_func_from_hub_with_fallback("chunk_gated_delta_rule", "fla")
         with pytest.raises(attnbench.acceleration.SignatureError, match="another_rule"):
             decorate(another_rule)
+    # Whoever has kept the decorator longer gets what transformers makes.
+    assert decorate(another_rule)(*example())[5] == 32
 
 
 def test_compiled_models_follow(attnbench, configurations):

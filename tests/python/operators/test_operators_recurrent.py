@@ -558,6 +558,27 @@ def test_the_delta_rule(recurrent, name):
     expect_close(results(mine, given), results(definition, [x.detach().double().requires_grad_() for x in given]), 2e-5)
 
 
+def test_the_scan_of_mamba_keeps_numbered_sequences_apart(recurrent):
+    generator = torch.Generator().manual_seed(3)
+    x, B, C = (torch.randn(2, 40, n, 8, generator=generator).requires_grad_() for n in (4, 2, 2))
+    dt = torch.rand(2, 40, 4, generator=generator).requires_grad_()
+    A = -torch.rand(4, generator=generator)
+    numbers = torch.stack([torch.arange(40) // 15, (torch.arange(40) >= 39).long()])
+
+    def parts():
+        for row, lengths in enumerate(([15, 15, 10], [39, 1])):
+            pieces = zip(*(t[row : row + 1].split(lengths, 1) for t in (x, dt, B, C)), strict=True)
+            yield torch.cat([recurrent.mamba_chunk_scan_combined(x, dt, A, B, C, 16) for x, dt, B, C in pieces], 1)
+
+    outputs = [recurrent.mamba_chunk_scan_combined(x, dt, A, B, C, 16, seq_idx=numbers), torch.cat(list(parts()))]
+    torch.testing.assert_close(*outputs)
+    gradients = [torch.autograd.grad(output.square().sum(), [x, dt, B, C]) for output in outputs]
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"seq_idx has shape \[2, 39\], expected \[2, 40\]"):
+        recurrent.mamba_chunk_scan_combined(x, dt, A, B, C, 16, seq_idx=numbers[:, 1:])
+
+
 def test_the_scan_of_mamba(recurrent):
     generator = torch.Generator().manual_seed(0)
 
