@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "harness/files/toml_file.h"
 #include "harness/gate/case_labels.h"
@@ -47,34 +48,16 @@ double p_of(const GateJudgement& judgement) {
   return std::nan("");
 }
 
-// A table with a row for each case. A build executes the same number of instructions every time, so that a count has neither an
-// interval nor a p value.
-TextTable table_of(const GateReport& report, const GateSuite& suite) {
-  const bool instructions = suite.options().instructions;
-  TextTable table;
-  table.add_column("case");
-  for (const auto* header : {"base", "candidate", "change"}) table.add_column(header, TextTable::Align::right);
-  if (!instructions)
-    for (const auto* header : {"95 % interval", "p", "pairs"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("verdict");
-  table.answer_with({"case", "change", "95 % interval", "verdict"});
-  table.leave_out_first({"pairs", "base", "candidate"});
-  const auto value = [&](double x) { return instructions ? number_text(x, "{:.6g}") : format_ms(x, 4); };
-  for (size_t i = 0; i < report.lines.size(); ++i) {
-    const auto& line = report.lines[i];
-    const auto& [estimate, interval] = line.judgement.ratio;
-    const auto &base = suite.cases()[i].sides[0].medians, &candidate = suite.cases()[i].sides[1].medians;
-    const bool judged = !base.empty() && !candidate.empty();
-    ValuesOfEstimate shown = {median_or_nan(base), median_or_nan(candidate)};
-    if (judged && std::isfinite(estimate)) shown = values_of_estimate(shown.a, shown.b, estimate);
-    std::vector<std::string> row = {line.label, value(shown.a), value(shown.b), judged ? percent(estimate) : "–"};
-    if (!instructions)
-      row.insert(row.end(),
-                 {judged ? range(interval) : "–", number_text(p_of(line.judgement), "{:.2g}"), std::to_string(line.processes)});
-    row.push_back(line.verdict + (line.waived.empty() ? "" : ", waived"));
-    table.add_row(std::move(row), tone_of_line(line));
-  }
-  return table;
+// The verdict of a line, and why.
+std::string verdict_of(const GateReport::Line& line, const SuiteCase& suite_case, bool with_reason) {
+  if (!with_reason) return line.verdict + (line.waived.empty() ? "" : ", waived");
+  auto text = line.verdict;
+  if (line.memory_regression)
+    text += fmt::format(" ({} instead of {})", format_bytes(median_or_nan(suite_case.sides[1].peak_extra_bytes)),
+                        format_bytes(median_or_nan(suite_case.sides[0].peak_extra_bytes)));
+  if (!line.reason.empty()) text += ": " + line.reason;
+  if (!line.waived.empty()) text += ", waived: " + line.waived;
+  return text;
 }
 
 // Sentences, each of which begins a line or, in Markdown, a paragraph.
@@ -197,6 +180,35 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GateOptions
   return json;
 }
 
+// A build executes the same number of instructions every time, so that a count has neither an interval nor a p value.
+TextTable table_of(const GateReport& report, const GateSuite& suite, const std::vector<size_t>& lines, bool with_reasons) {
+  const bool instructions = suite.options().instructions;
+  TextTable table;
+  table.add_column("case");
+  for (const auto* header : {"base", "candidate", "change"}) table.add_column(header, TextTable::Align::right);
+  if (!instructions)
+    for (const auto* header : {"95 % interval", "p", "pairs"}) table.add_column(header, TextTable::Align::right);
+  table.add_column("verdict");
+  table.answer_with({"case", "change", "95 % interval", "verdict"});
+  table.leave_out_first({"pairs", "base", "candidate"});
+  const auto value = [&](double x) { return instructions ? number_text(x, "{:.6g}") : format_ms(x, 4); };
+  for (const auto i : lines) {
+    const auto& line = report.lines[i];
+    const auto& [estimate, interval] = line.judgement.ratio;
+    const auto &base = suite.cases()[i].sides[0].medians, &candidate = suite.cases()[i].sides[1].medians;
+    const bool judged = !base.empty() && !candidate.empty();
+    ValuesOfEstimate shown = {median_or_nan(base), median_or_nan(candidate)};
+    if (judged && std::isfinite(estimate)) shown = values_of_estimate(shown.a, shown.b, estimate);
+    std::vector<std::string> row = {line.label, value(shown.a), value(shown.b), judged ? percent(estimate) : "–"};
+    if (!instructions)
+      row.insert(row.end(),
+                 {judged ? range(interval) : "–", number_text(p_of(line.judgement), "{:.2g}"), std::to_string(line.processes)});
+    row.push_back(verdict_of(line, suite.cases()[i], with_reasons));
+    table.add_row(std::move(row), tone_of_line(line));
+  }
+  return table;
+}
+
 std::string findings_of(const GateReport& report, const GateSuite& suite, const GateOptions& options, const TextStyle& style) {
   const auto& lines = report.lines;
   Sentences before(style), after(style);
@@ -211,7 +223,10 @@ std::string findings_of(const GateReport& report, const GateSuite& suite, const 
     after.add(fmt::format("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels", kCountedCalls));
   add_undecided(after, report, options);
   add_waivers(after, report, options);
-  return before.text() + table_of(report, suite).render(style.format, style.colours, style.max_width) + "\n" + after.text();
+  std::vector<size_t> all(lines.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return before.text() + table_of(report, suite, all, false).render(style.format, style.colours, style.max_width) + "\n" +
+         after.text();
 }
 
 std::string explanation_of(const GateSuite& suite, const GateOptions& options) {

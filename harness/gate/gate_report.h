@@ -50,6 +50,7 @@ struct GateReport {
   std::vector<Line> lines;
   std::string shared;      // what all cases have in common, such as "N=1024, causal"
   double full_gate_s = 0;  // of a quick gate: how long a full gate would take at most; NaN if nothing was measured
+  double pair_s = 0;       // of a full gate: how long a pair of processes of one case takes; NaN if nothing was measured
 };
 // Makes the report from the suite's cases and one judgement for each. New cases change nothing of the result. A case is a
 // regression in memory if every process of the candidate has a higher peak than every process of the base, by more than the share
@@ -68,6 +69,10 @@ struct TextStyle {
   bool colours = false;
   size_t max_width = 0;  // of text, in columns; 0 stands for any
 };
+// A table with a row for each of these lines of the report. Values of base and candidate are those whose ratio is the estimated
+// change (values_of_estimate()). With reasons, the cell of the verdict also says why a case is unusable, new or waived, and how
+// much memory a regression in memory needs.
+TextTable table_of(const GateReport& report, const GateSuite& suite, const std::vector<size_t>& lines, bool with_reasons);
 // What all cases have in common, a table with a row for each case, in which the values of base and candidate are those whose
 // ratio is the estimated change (values_of_estimate()), and the sentences that it needs: why cases are unusable or new, why they
 // are waived, what a quick gate left open, and how a regression can be accepted.

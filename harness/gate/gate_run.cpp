@@ -31,26 +31,6 @@ std::vector<GateJudgement> judge_instructions(GateSuite& suite, double min_shift
   return judgements;
 }
 
-std::vector<GateJudgement> judge_times(GateSuite& suite, const GatePlan& plan) {
-  Gate gate(suite.cases().size(), plan);
-  for (int done = 0;;) {
-    // A case that is new or became unusable stays undecided and is not measured further.
-    auto cases = gate.undecided();
-    std::erase_if(cases, [&](size_t i) { return !suite.cases()[i].is_compared(); });
-    if (cases.empty()) break;
-    for (; done < gate.next_look(); ++done) {
-      // At each look there may be cases that are still undecided, for which the number of pairs then grows.
-      suite.note(fmt::format("pair {} of {}: {}{}", done + 1, gate.next_look(), count_of(cases.size(), "case"),
-                             done >= plan.looks.front() ? " still undecided" : ""));
-      suite.measure(cases);
-    }
-    std::vector<std::vector<double>> log_ratios;
-    for (const auto& c : suite.cases()) log_ratios.push_back(c.sides[1].log_ratios);
-    gate.look(log_ratios);
-  }
-  return gate.judgements();
-}
-
 // Measures time that has passed, in seconds.
 class Stopwatch {
  public:
@@ -62,8 +42,34 @@ class Stopwatch {
 
 struct Found {
   std::vector<GateJudgement> judgements;  // one for each case of the suite
-  double full_gate_s = std::nan("");      // of a quick gate: how long a full gate would take at most; NaN if nothing was measured
+  double full_gate_s = std::nan("");      // as in GateReport
+  double pair_s = std::nan("");           // as in GateReport
 };
+
+Found judge_times(GateSuite& suite, const GatePlan& plan) {
+  Gate gate(suite.cases().size(), plan);
+  double seconds = 0;
+  size_t pairs = 0;
+  for (int done = 0;;) {
+    // A case that is new or became unusable stays undecided and is not measured further.
+    auto cases = gate.undecided();
+    std::erase_if(cases, [&](size_t i) { return !suite.cases()[i].is_compared(); });
+    if (cases.empty()) break;
+    for (; done < gate.next_look(); ++done) {
+      // At each look there may be cases that are still undecided, for which the number of pairs then grows.
+      suite.note(fmt::format("pair {} of {}: {}{}", done + 1, gate.next_look(), count_of(cases.size(), "case"),
+                             done >= plan.looks.front() ? " still undecided" : ""));
+      const Stopwatch watch;
+      suite.measure(cases);
+      seconds += watch.seconds();
+      pairs += cases.size();
+    }
+    std::vector<std::vector<double>> log_ratios;
+    for (const auto& c : suite.cases()) log_ratios.push_back(c.sides[1].log_ratios);
+    gate.look(log_ratios);
+  }
+  return {.judgements = gate.judgements(), .pair_s = pairs > 0 ? seconds / double(pairs) : std::nan("")};
+}
 
 // How long the pairs of a full gate would take if it went on to its last look at every case.
 double full_gate_seconds(const std::vector<std::vector<double>>& seconds_of_pairs, const GatePlan& plan) {
@@ -121,9 +127,10 @@ GateReport run_gate(GateSuite& suite, const GateOptions& options) {
                   [&](const auto& c) { return c.unusable.empty() || waivers.contains(c.name); }))
     found = suite.options().instructions ? Found{judge_instructions(suite, options.instruction_shift)}
             : options.plan.is_quick      ? judge_quickly(suite, options, waivers, watch)
-                                         : Found{judge_times(suite, options.plan)};
+                                         : judge_times(suite, options.plan);
   auto report = report_of(suite.cases(), found.judgements, waivers, options);
   report.full_gate_s = found.full_gate_s;
+  report.pair_s = found.pair_s;
   return report;
 }
 

@@ -542,7 +542,7 @@ def test_the_comment_says_what_was_compared(gate, repository, tmp_path):
     assert "At least one case is slower or needs more memory. Suite `suites/suite.toml`, compared with `main`." in text
     assert "| linear forward N=32 heads=2 head\\_dim=16 |" in text and "| +20.0 % |" in text
     assert f"The base is commit `{head}`, the candidate is commit `{head}` with uncommitted changes." in text
-    assert "```toml\n[[waive]]\ncase = \"linear forward N=32 heads=2 head_dim=16\"\n" in text
+    assert '<pre>[[waive]]&#10;case = "linear forward N=32 heads=2 head_dim=16"&#10;reason = ' in text
     assert text.count("p is the probability") == text.count("gate: regression") == 1
     repository.write("speed", "10.0\n")
     gate("-q", "--comment", comment)
