@@ -370,7 +370,9 @@ def test_other_signatures_are_refused_by_name(attnbench, held):
     assert decorate(another_rule)(*example())[5] == 32
 
 
-def test_compiled_models_follow(attnbench, configurations):
+def test_compiled_models_compute_the_same(attnbench, configurations):
+    """With torch 2.11 the functions of transformers believe that compiling is exporting, for which they
+    take their references whatever else there is; ours does not change that."""
     smaller = configurations["qwen3.5"].settings | {"num_hidden_layers": 1, "layer_types": ["linear_attention"]}
     model = replace(configurations["qwen3.5"], settings=smaller).build().eval()
     inputs = tokens(1, 16)
@@ -378,14 +380,10 @@ def test_compiled_models_follow(attnbench, configurations):
     compiled = torch.compile(model, backend="eager")
     with torch.no_grad():
         expected = model(inputs, use_cache=False).logits
-
-    def calls_ours():
-        """Whether the compiled model, whose logits are those of the model, calls our operator."""
-        with torch.no_grad(), torch.profiler.profile() as profile:
+        expect_close(compiled(inputs, use_cache=False).logits, expected, 1e-5)
+        with attnbench.accelerate(quiet=True):
             expect_close(compiled(inputs, use_cache=False).logits, expected, 1e-5)
-        return "attn::recurrent_attention" in {event.key for event in profile.key_averages()}
-
-    assert not calls_ours()
-    with attnbench.accelerate(quiet=True):
-        assert calls_ours()
-    assert not calls_ours()
+            assert not attnbench.accelerate.report().served
+            expect_close(model(inputs, use_cache=False).logits, expected, 1e-5)
+            assert attnbench.accelerate.report().served["chunk_gated_delta_rule"] == 1
+        expect_close(compiled(inputs, use_cache=False).logits, expected, 1e-5)
