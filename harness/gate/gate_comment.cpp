@@ -8,12 +8,18 @@
 #include <cctype>
 #include <cmath>
 #include <numeric>
+#include <sstream>
 
 #include "harness/text/safe_text.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
+
+// A comment has at most 25 lines and 65,536 characters, which GitHub takes: 15 lines beside the rows, and texts that are cut.
+constexpr size_t kMostRows = 10, kLongestCell = 200, kMostOfWaivers = 16384;
+// Of the message of an error.
+constexpr size_t kMostLinesOfError = 15, kLongestLineOfError = 500;
 
 // The line by which the comment is found again. Other characters than these could end an HTML comment, so they are written as
 // numbers.
@@ -64,13 +70,11 @@ std::string html_text(const std::string& text) {
 std::string side_in_words(const Side& side) {
   if (side.source.is_null()) return "build " + code(side.environment.text("revision"));
   const auto lacking = side.source.at("lacking").get<std::vector<std::string>>();
-  return fmt::format("commit {}{}{}", code(side.source.at("commit").get<std::string>().substr(0, 12)),
-                     side.source.at("uncommitted_changes").get<bool>() ? " with uncommitted changes" : "",
-                     lacking.empty() ? "" : ", without " + markdown_text(fmt::format("{}", fmt::join(lacking, ", "))));
+  return fmt::format(
+      "commit {}{}{}", code(side.source.at("commit").get<std::string>().substr(0, 12)),
+      side.source.at("uncommitted_changes").get<bool>() ? " with uncommitted changes" : "",
+      lacking.empty() ? "" : ", without " + markdown_text(shortened(fmt::format("{}", fmt::join(lacking, ", ")), kLongestCell)));
 }
-
-// A comment has at most 25 lines and 65,536 characters, which GitHub takes: 15 lines beside the rows, and texts that are cut.
-constexpr size_t kMostRows = 10, kLongestCell = 200, kMostOfWaivers = 16384;
 
 std::vector<size_t> all_lines(const GateReport& report) {
   std::vector<size_t> lines(report.lines.size());
@@ -148,12 +152,15 @@ std::string open_in_words(const GateReport& report, const GateOptions& options) 
     return text + (std::isnan(report.full_gate_s)
                        ? "; a full gate, without --quick, has no time limit."
                        : fmt::format("; a full gate, without --quick, takes at most {}.", format_seconds(report.full_gate_s)));
-  double most = 0;
-  for (const auto& line : lines)
-    if (ending_of(line) == Ending::open) most = std::fmax(most, pairs_to_decide(line, options.plan.criteria));
+  if (std::isnan(report.pair_s)) return text + ", because nothing was measured.";
   constexpr double kMostPairs = 10'000;
-  if (!(most > 0) || most > kMostPairs || std::isnan(report.pair_s))
-    return text + "; the noise is too large to say how many pairs would do.";
+  double most = 0;
+  for (const auto& line : lines) {
+    if (ending_of(line) != Ending::open) continue;
+    const double pairs = pairs_to_decide(line, options.plan.criteria);
+    most = std::max(most, std::isnan(pairs) ? kMostPairs + 1 : pairs);
+  }
+  if (most > kMostPairs) return text + "; the noise is too large to say how many pairs would do.";
   const double seconds =
       report.pair_s * (most * double(open) + double(options.plan.looks.front()) * double(lines.size() - size_t(open)));
   return text + fmt::format("; about {:.0f} pairs would probably do (`--looks {},{:.0f}`), which take about {}.", most,
@@ -228,8 +235,16 @@ std::string comment_of(const GateReport& report, const GateSuite& suite, const G
 }
 
 std::string comment_of_error(const std::string& message, const std::string& suite_name) {
+  std::istringstream lines(html_text(safe_text(message, LineEnds::kept)));
+  std::string text;
+  size_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    if (count < kMostLinesOfError) text += (count > 0 ? "\n" : "") + shortened(line, kLongestLineOfError);
+  if (count > kMostLinesOfError)
+    text += fmt::format("\n({} {} left out.)", count_of(count - kMostLinesOfError, "further line"),
+                        is_or_are(count - kMostLinesOfError));
   return fmt::format("{}\n### attnbench gate: error\n\nThe gate of the suite {} could not run:\n\n<pre>\n{}\n</pre>\n",
-                     marker_of(suite_name), code(suite_name), html_text(safe_text(message, LineEnds::kept)));
+                     marker_of(suite_name), code(shortened(suite_name, kLongestCell)), text);
 }
 
 }  // namespace attnbench

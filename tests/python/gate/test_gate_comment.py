@@ -121,3 +121,25 @@ def test_many_cases_and_long_reasons_stay_within_the_limits(attnbench, workers, 
     assert "100 cases: 100 cannot be compared" in text and len(rows(text)) == 10
     assert "Of the 90 cases that the table does not show, 90 cannot be compared." in text
     assert "<b>" not in text and all(row[-1].startswith(r"unusable: the candidate does not verify: \<b\>") for row in rows(text))
+
+
+def test_a_long_error_stays_within_the_limits(attnbench, workers, tmp_path):
+    suite = write_sweep(tmp_path / "suite.toml", method="linear", query_len=32)
+    wrong, comment = workers.make().parent, tmp_path / "comment.md"
+    lines = "".join(f"line {i} <b>\n" for i in range(60))
+    attnbench("gate", suite, "--base", lines, "--candidate", wrong, "-q", "--comment", comment, code=2)
+    text = comment.read_text()
+    assert text.count("\n") <= MOST_LINES and "### attnbench gate: error" in text
+    assert "line 3 &lt;b&gt;" in text and "<b>" not in text and re.search(r"\(\d+ further lines are left out\.\)", text)
+
+
+def test_cases_that_were_not_measured_are_not_called_noisy(attnbench, workers, tmp_path):
+    suite = write_sweep(tmp_path / "suite.toml", method="linear", query_len=[32, 48])
+    wrong = """answer '{"outcome": "failed", "failure_kind": "invalid", "reason": "wrong"}'
+    answer '{"outcome": "measured", "excess_error": 1e-7, "error_tolerance": 5e-4}'"""
+    comment = tmp_path / "comment.md"
+    base, candidate = workers.make().parent, workers.make(verify=wrong).parent
+    attnbench("gate", suite, "--base", base, "--candidate", candidate, "-q", "--comment", comment, code=4)
+    text = comment.read_text()
+    assert "2 cases: 1 cannot be compared, 1 is not decided; " in text
+    assert "1 case is not decided, because nothing was measured." in text and "noise" not in text
