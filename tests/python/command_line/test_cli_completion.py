@@ -66,7 +66,7 @@ def test_choices_of_options_and_arguments_are_completed(complete):
     assert complete("sweep", "x", "--resume", "") == ["all", "failed", "missing", "stale"]
     assert complete("measure", "linear", "--dtype", "b") == ["bfloat16"]
     assert complete("analyse", "x", "--format", "") == ["json", "markdown", "text"]
-    assert complete("list", "") == ["columns", "keys", "methods", "schema", "sweeps", "trainings"]
+    assert complete("list", "") == ["columns", "keys", "methods", "schema", "shapes", "sweeps", "trainings"]
     assert complete("completion", "z") == ["zsh"]
     # bash makes the equals sign a word of its own.
     assert complete(divided=["sweep", "x", "--resume", "="]) == ["all", "failed", "missing", "stale"]
