@@ -249,7 +249,7 @@ def steps_of(options: Options) -> List[Step]:
     return [
         sweep_step(options, "start", "gpu-grid", "gpu-grid", 0.5, first, []),
         *(verify(method, 1.0) for method in full),
-        *(verify(method, 0.1, "--quick") for method in rest),
+        *(verify(method, 0.09, "--quick") for method in rest),
         *test_steps(options),
         *(
             Step(f"sanitizer {method}", 0.4,

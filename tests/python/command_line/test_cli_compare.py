@@ -483,7 +483,7 @@ def test_cases_without_a_record_of_the_baseline_name_the_command_that_measures_i
     assert "--query-len=48" in command[1]
     record = strict_json(attnbench(*command[1].split(), "--format", "json").stdout)
     like = next(r for r in records_in(speeds) if r["query_len"] == 48)
-    axes = [key["key"] for key in attnbench.json("list", "keys") if key["table"] == "axes"]
+    axes = [axis["name"] for axis in attnbench.json("list", "schema")["axes"]]
     assert "query_len" in axes and {name: record[name] for name in axes[1:]} == {name: like[name] for name in axes[1:]}
     assert 'The column runs is "apart" where the method and softmax ran at different times' in shown
 

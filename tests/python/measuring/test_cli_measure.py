@@ -30,6 +30,7 @@ OPTIONS = {
     "--value-dim": ("24", 24),
     "--key-lengths": ("uniform", "uniform"),
     "--pattern": ("window:5", "window:5"),
+    "--packed": ("none", "none"),
     "--inputs": ("clustered", "clustered"),
     "--concentration": ("2.5", 2.5),
     "--decay-positions": ("100", 100),
@@ -154,7 +155,7 @@ def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
     documented = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
     hidden = {"--injected-slowdown-percent"}  # a test hook
-    others = {"--causal", "--graph", "--format", "--verbose", "--help", "--baseline", "--plugin", "--like", "--forked"}
+    others = {"--causal", "--graph", "--format", "--verbose", "--help", "--baseline", "--plugin", "--like", "--forked", "--shape"}
     assert documented == set(OPTIONS) - hidden | others
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]
