@@ -65,6 +65,7 @@ int train(Answer& answer, const Json& request) {
         answer.send({{"kind", "progress"},
                      {"point",
                       {{"update", trainer.updates()},
+                       {"training_s", trainer.training_s()},
                        {"training_loss", trainer.last_loss()},
                        {"updates_per_s", trainer.updates_per_s()}}}});
         shown = Clock::now();

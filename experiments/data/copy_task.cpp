@@ -13,8 +13,11 @@ CopyTask::CopyTask(const CopyTaskSettings& settings) : settings_(settings) {
   TORCH_CHECK_VALUE(s.length >= 1 && s.length <= kMax, "copy task: length = ", s.length, ", expected 4 to 2^30");
   TORCH_CHECK_VALUE(s.min_n >= 1, "copy task: min_n = ", s.min_n, ", expected at least 1");
   TORCH_CHECK_VALUE(s.max_n >= s.min_n, "copy task: max_n = ", s.max_n, ", expected at least min_n = ", s.min_n);
-  TORCH_CHECK_VALUE(s.max_n <= (s.length - 2) / 2, "copy task: max_n = ", s.max_n, ", expected at most ", (s.length - 2) / 2,
-                    ", so that two copies and two separators fit into length = ", s.length);
+  TORCH_CHECK_VALUE(s.max_gap >= 0 && s.max_gap <= s.length, "copy task: max_gap = ", s.max_gap,
+                    ", expected 0 to length = ", s.length);
+  const auto most = (s.length - 2 - s.max_gap) / 2;
+  TORCH_CHECK_VALUE(s.max_n <= most, "copy task: max_n = ", s.max_n, ", expected at most ", most, ", so that two copies, ",
+                    s.max_gap > 0 ? "the gap " : "", "and two separators fit into length = ", s.length);
 }
 
 CopyBatch CopyTask::next(int64_t batch, at::Generator generator) const {
@@ -25,13 +28,18 @@ CopyBatch CopyTask::next(int64_t batch, at::Generator generator) const {
   const auto symbols = at::randint(1, s.symbols + 1, {batch, s.max_n}, generator, at::kLong);
   const auto position = at::arange(s.length + 1).unsqueeze(0);
   const auto first = position < n;
-  const auto second = (position > n).logical_and(position <= 2 * n);
+  // Where the copies begin.
+  auto begin = n + 1;
+  if (s.max_gap > 0) begin = begin + at::randint(0, s.max_gap + 1, {batch, 1}, generator, at::kLong) + 1;
+  const auto second = (position >= begin).logical_and(position < begin + n);
   // Which symbol stands at a position of one of the two copies; unused elsewhere.
-  const auto index = at::where(first, position, position - n - 1).clamp(0, s.max_n - 1);
-  const auto tokens = symbols.gather(1, index) * first.logical_or(second);
+  const auto index = at::where(first, position, position - begin).clamp(0, s.max_n - 1);
+  auto tokens = symbols.gather(1, index) * first.logical_or(second);
+  if (s.max_gap > 0) tokens.masked_fill_((position > n).logical_and(position < begin - 1), s.symbols + 1);
   const auto target = position.narrow(1, 0, s.length);
+  const auto first_scored = s.max_gap > 0 ? begin - 1 : n - 1;
   return {tokens.narrow(1, 0, s.length).contiguous(), tokens.narrow(1, 1, s.length).contiguous(),
-          (target >= n - 1).logical_and(target < 2 * n)};
+          (target >= first_scored).logical_and(target < begin + n - 1)};
 }
 
 }  // namespace experiments

@@ -6,10 +6,16 @@
 //   position   0 … n-1    n            n+1 … 2n    2n+1 … length
 //   token      s          separator 0  s again     0 (a separator, then padding)
 //
+// With a gap, f fillers stand between the symbols and their copies, with f uniform in 0…max_gap, so that the place of the copies
+// cannot be known beforehand. The filler is the token symbols + 1:
+//
+//   position   0 … n-1    n            n+1 … n+f   n+f+1        n+f+2 … 2n+f+1   then
+//   token      s          separator 0  fillers     separator 0  s again          0
+//
 // The inputs are x[0…length-1], and the targets are x[1…length], so that target i is the token that follows input i. The loss
 // mask is true at the positions n-1 … 2n-1 of the targets. The target at n-1 is the separator, which the inputs before it
 // announce only in so far as n is limited. The targets at n … 2n-1 are the n repeated symbols. The tokens after them are not
-// scored.
+// scored. With a gap, the copies alone are scored.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -20,10 +26,11 @@
 namespace experiments {
 
 struct CopyTaskSettings {
-  int64_t length = 128;  // tokens of the inputs; at least 2 max_n + 2
-  int64_t symbols = 10;  // the symbols are 1 … symbols, and a model has symbols + 1 tokens
+  int64_t length = 128;  // tokens of the inputs; at least 2 max_n + 2 + max_gap
+  int64_t symbols = 10;  // the symbols are 1 … symbols, and a model has symbols + 1 tokens, or one more with a gap
   int64_t min_n = 32;    // smallest number of symbols to copy; at least 1
   int64_t max_n = 62;    // largest number of symbols to copy; at least min_n
+  int64_t max_gap = 0;   // largest number of fillers; 0 for the task without a gap
 };
 
 struct CopyBatch {

@@ -177,7 +177,11 @@ std::unique_ptr<Decoder> make_decoder(const SequenceModel& model, const DecoderO
     auto decoder = std::make_unique<GraphDecoder>(model, options);
     if (decoder->can_replay()) return decoder;
   }
-  if (options.kernel == "modules" || !can_run_kernels) return std::make_unique<ModuleDecoder>(model, options);
+  // The decoder's kernels know no gates.
+  const bool has_gates = model->encoder->layers.front()->attention->has_gates();
+  TORCH_CHECK_VALUE(!has_gates || options.kernel == "auto" || options.kernel == "modules", "decoder: kernel '", options.kernel,
+                    "' does not compute the gates of this model; 'modules' does");
+  if (options.kernel == "modules" || !can_run_kernels || has_gates) return std::make_unique<ModuleDecoder>(model, options);
   return make_kernel_decoder(model, options);
 }
 

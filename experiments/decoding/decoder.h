@@ -20,7 +20,7 @@ struct DecoderOptions {
   int64_t max_tokens = 0;  // the maximum length of a sequence
   // What computes everything but the attention: an instruction set of the CPU ("avx512", "avx2", "portable") for the decoder's
   // own kernels, "modules" for the modules of the model, or "auto" for the fastest instruction set where the model is float32 on
-  // the CPU and for modules otherwise. Methods that recompute the prefix always run modules.
+  // the CPU and for modules otherwise. Methods that recompute the prefix or read gates always run modules.
   std::string kernel = "auto";
   // For a model on a GPU: records what a function launches there, without running it, and returns a function that runs it
   // (attnbench::Device::capture()). If it is given, a step of methods whose steps can be replayed

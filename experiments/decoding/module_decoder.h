@@ -68,12 +68,7 @@ class ModuleDecoder : public Decoder {
     for (size_t i = 0; i < states_.size(); ++i) {
       auto& layer = model_->encoder->layers[i];
       auto& attention = layer->attention;
-      const auto heads = [&](torch::nn::Linear& projection) {
-        return projection(x).view({batch, length, attention->options().heads, attention->options().head_dim}).transpose(1, 2);
-      };
-      const auto attended = attend(
-          attention->method(), *states_[i],
-          attn::Inputs{heads(attention->query), heads(attention->key), heads(attention->value), attn::Mask{.causal = true}});
+      const auto attended = attend(attention->method(), *states_[i], attention->inputs_of(x, attn::Mask{.causal = true}));
       x = layer->after_attention(x, attention->output(attended.transpose(1, 2).reshape({batch, length, -1})));
     }
     return model_->output(model_->encoder->norm(x.select(1, length - 1)));

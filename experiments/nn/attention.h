@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "attn/inputs.h"
 #include "attn/mask.h"
 #include "attn/method.h"
 
@@ -37,6 +38,17 @@ uint64_t layer_seed(uint64_t model_seed, int64_t layer);
 // h attends with the h-th part of x W_Q + b_Q, x W_K + b_K and x W_V + b_V. The weights are initialised as those of
 // torch::nn::Linear. No dropout is applied to the attention weights, because most methods never compute them.
 //
+// Methods that read gates (attn/recurrent) get them from x as in Gated DeltaNet (2412.06464) and Kimi Delta Attention
+// (2510.26692):
+//   β = sigmoid(x W_β),  g = −e^a · softplus(x W_g + b),
+// where W_g gives a number for each head or, if features have decays, one for each feature, then by way of head_dim numbers. a is
+// [heads] and e^a begins uniform in [0.01, 16]; softplus(b) begins between 0.001 and 0.1, uniform in its logarithm. The short
+// convolution and the gate of the output that layers of these articles also have are left out, so that models of all methods
+// differ in their attention alone.
+//
+// Recurrent methods are causal by themselves. With a mask that is not causal they run over x and over its reverse, with the same
+// projections and gates, and the results are added. With key lengths, the reverse of a sequence begins at its own last position.
+//
 // LSH attention uses the queries as keys and ignores k. Its key projection exists all the same, as in the authors' code, so that
 // models of all methods have equal parameter counts, but it receives no gradient.
 class MultiHeadAttentionImpl : public torch::nn::Module {
@@ -48,6 +60,9 @@ class MultiHeadAttentionImpl : public torch::nn::Module {
   // x [B,N,width] → [B,N,width]. mask.key_lengths is on the device of x. The outputs of positions at or beyond a key length are
   // computed like those of others and mean nothing. Throws c10::ValueError for another shape, and where the method does.
   at::Tensor forward(const at::Tensor& x, const attn::Mask& mask);
+
+  // What the method reads of x [B,N,width], with this mask.
+  attn::Inputs inputs_of(const at::Tensor& x, const attn::Mask& mask);
 
   // Makes the method again with this seed, at most attn::kMaxSeed; does nothing if the method has no seed.
   //
@@ -64,10 +79,18 @@ class MultiHeadAttentionImpl : public torch::nn::Module {
   // The method with its current seed. set_seed() replaces it.
   attn::AttentionMethod& method() const { return *method_; }
 
+  // Whether the method reads more than queries, keys and values.
+  bool has_gates() const { return !gate.is_empty() || !beta.is_empty(); }
+
   torch::nn::Linear query{nullptr}, key{nullptr}, value{nullptr}, output{nullptr};
+  // Of methods that read g and beta: W_g, which follows `gate_rank` if features have decays, and W_β, all without bias.
+  torch::nn::Linear gate_rank{nullptr}, gate{nullptr}, beta{nullptr};
+  at::Tensor log_decay, gate_bias;  // a [heads], and b of as many numbers as W_g gives
 
  private:
   void make_method();
+  void make_gates();
+  at::Tensor attend(const attn::Inputs& inputs);
 
   AttentionOptions options_;
   std::shared_ptr<attn::AttentionMethod> method_;

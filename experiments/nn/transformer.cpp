@@ -82,6 +82,8 @@ SequenceModelOptions image_model(int64_t layers, const std::string& method, uint
 }
 
 SequenceModelImpl::SequenceModelImpl(SequenceModelOptions options) : options_(std::move(options)) {
+  mask_.causal = true;
+  mask_.pattern = attn::Pattern::parse(options_.pattern);
   TORCH_CHECK_VALUE(options_.outputs >= 1, "SequenceModel: outputs = ", options_.outputs, ", expected at least 1");
   const auto width = options_.encoder.width;
   input = register_module("input", TokenInput(options_.tokens, width));
@@ -89,9 +91,7 @@ SequenceModelImpl::SequenceModelImpl(SequenceModelOptions options) : options_(st
   output = register_module("output", torch::nn::Linear(width, options_.outputs));
 }
 
-at::Tensor SequenceModelImpl::forward(const at::Tensor& tokens) {
-  return output(encoder(input(tokens), attn::Mask{.causal = true}));
-}
+at::Tensor SequenceModelImpl::forward(const at::Tensor& tokens) { return output(encoder(input(tokens), mask_)); }
 
 SpeechModelOptions speech_model(int64_t phones, const std::string& method, uint64_t seed) {
   return {.phones = phones, .encoder = {.method = method, .layers = 9, .width = 192, .heads = 6, .head_dim = 32, .seed = seed}};

@@ -75,8 +75,9 @@ class TransformerEncoderImpl : public torch::nn::Module {
 TORCH_MODULE(TransformerEncoder);
 
 struct SequenceModelOptions {
-  int64_t tokens = 0;   // the number of different input tokens
-  int64_t outputs = 0;  // numbers that the model gives for every position
+  int64_t tokens = 0;           // the number of different input tokens
+  int64_t outputs = 0;          // numbers that the model gives for every position
+  std::string pattern = "all";  // which of the tokens before it a token sees, as attn::Pattern::parse() takes it
   TransformerOptions encoder;
 };
 
@@ -86,11 +87,12 @@ SequenceModelOptions copy_model(const std::string& method, uint64_t seed = 0);
 // parameters, CIFAR-10's 16 layers and 12,677,150.
 SequenceModelOptions image_model(int64_t layers, const std::string& method, uint64_t seed = 0);
 
-// Predicts from every token and those before it, always with the causal mask: TokenInput, TransformerEncoder, and a linear layer.
-// Tokens int64 [B,N] → [B,N,outputs].
+// Predicts from every token and those before it that the pattern shows, always with the causal mask: TokenInput,
+// TransformerEncoder, and a linear layer. Tokens int64 [B,N] → [B,N,outputs].
 class SequenceModelImpl : public torch::nn::Module {
  public:
-  // Throws c10::ValueError for sizes that TokenInput or TransformerEncoder refuse, and for outputs below 1.
+  // Throws c10::ValueError for sizes that TokenInput or TransformerEncoder refuse, for outputs below 1, and for a pattern that
+  // is none. A method that does not support the pattern throws in the first forward.
   explicit SequenceModelImpl(SequenceModelOptions options);
   // Throws as TokenInput::forward() does.
   at::Tensor forward(const at::Tensor& tokens);
@@ -105,6 +107,7 @@ class SequenceModelImpl : public torch::nn::Module {
 
  private:
   SequenceModelOptions options_;
+  attn::Mask mask_;
 };
 TORCH_MODULE(SequenceModel);
 

@@ -21,14 +21,15 @@ using attnbench::Training;
 constexpr uint64_t kValidationSeed = 20200629;
 
 SequenceModelOptions model_options(const Training& training) {
-  return {.tokens = training.symbols + 1, .outputs = training.symbols + 1, .encoder = transformer_options(training)};
+  const auto tokens = training.symbols + (training.gap > 0 ? 2 : 1);
+  return {.tokens = tokens, .outputs = tokens, .pattern = training.pattern, .encoder = transformer_options(training)};
 }
 
 class CopyTraining final : public Task {
  public:
   explicit CopyTraining(const Training& training)
       : training_(training),
-        task_({training.length, training.symbols, training.min_copied, training.max_copied}),
+        task_({training.length, training.symbols, training.min_copied, training.max_copied, training.gap}),
         model_(model_options(training)) {
     model_->to(at::Device(training.device));
     auto generator = at::make_generator<at::CPUGeneratorImpl>(kValidationSeed);

@@ -42,7 +42,8 @@ class ImageTraining final : public Task {
   }
 
   Json validate() override {
-    const auto& pixels = set_.validation.pixels;
+    auto pixels = set_.validation.pixels;
+    if (const auto items = training_.validation_items; items > 0 && items < pixels.size(0)) pixels = pixels.narrow(0, 0, items);
     const auto all = at::arange(pixels.size(0), at::kLong);
     double sum = 0;
     for (const auto& indices : all.split(training_.batch)) sum -= log_likelihood(pixels, indices).sum().item<double>();

@@ -18,6 +18,7 @@ TransformerOptions transformer_options(const attnbench::Training& t) {
 
 SequenceModelOptions image_model_options(const attnbench::Training& training) {
   auto options = image_model(training.layers, training.method);
+  options.pattern = training.pattern;
   options.encoder = transformer_options(training);
   return options;
 }

@@ -10,7 +10,8 @@ std::unique_ptr<Task> make_task(const attnbench::Training& training, const std::
   if (training.task == "copy") return make_copy_training(training);
   if (training.task == "images") return make_image_training(training, data);
   if (training.task == "speech") return make_speech_training(training, data);
-  throw std::invalid_argument("task = '" + training.task + "', expected copy, images or speech");
+  if (training.task == "text") return make_text_training(training, data);
+  throw std::invalid_argument("task = '" + training.task + "', expected copy, images, speech or text");
 }
 
 }  // namespace experiments

@@ -97,6 +97,11 @@ Trainer::Trainer(const attnbench::Training& training, const std::string& data) :
   schedule_ = make_schedule(training);
 }
 
+bool Trainer::is_done() const {
+  return updates_ >= training_.updates || (training_.seconds > 0 && training_s_ >= training_.seconds) ||
+         schedule_->rate(updates_) < training_.min_learning_rate;
+}
+
 double Trainer::updates_per_s() const { return interval_s_ > 0 ? double(interval_updates_) / interval_s_ : 0; }
 
 void Trainer::update() {

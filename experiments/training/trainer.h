@@ -56,11 +56,14 @@ class Trainer {
   const attnbench::Training& training() const { return training_; }
   // The number of updates so far.
   int64_t updates() const { return updates_; }
-  bool is_done() const { return updates_ >= training_.updates; }
+  // Whether all updates are made, the time is over, or the learning rate has fallen below its minimum.
+  bool is_done() const;
   // Whether the curve has a point after the last update.
   bool is_point() const { return updates_ % training_.validate_every == 0 || is_done(); }
   double updates_per_s() const;
   double last_loss() const { return last_loss_; }
+  // The wall time of all updates so far, in seconds.
+  double training_s() const { return training_s_; }
 
   // Makes one update. Throws NotFinite, and leaves the weights as they were, if the loss is NaN or infinite.
   void update();

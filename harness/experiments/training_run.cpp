@@ -98,8 +98,11 @@ void TrainingRun::check_settings() const {
 
 const Json* TrainingRun::find_ended(const Training& training) const {
   const auto found = std::find_if(ended_.begin(), ended_.end(), [&](const Json& line) {
-    return training_key(training_of(line)) == training_key(training) && line.value("outcome", "") == outcome::measured &&
-           line.value("update", int64_t{0}) >= training.updates;
+    if (line.value("outcome", "") != outcome::measured) return false;
+    const auto ended = training_of(line);
+    // A training may end before it has made all updates, when its time is over.
+    return training_key(ended) == training_key(training) &&
+           (line.value("update", int64_t{0}) >= training.updates || ended.updates >= training.updates);
   });
   return found == ended_.end() ? nullptr : &*found;
 }
@@ -109,7 +112,18 @@ size_t TrainingRun::due() const {
   return anew_ ? all.size() : size_t(std::count_if(all.begin(), all.end(), [&](const Training& t) { return !find_ended(t); }));
 }
 
+void TrainingRun::check_data(const Training& training) const {
+  const auto path = file_.path_of("data", training.data);
+  if (path.empty() || fs::is_directory(path)) return;
+  throw UsageError(fmt::format(
+      "{}: there is no such folder, where {} expects its data; `python experiments/prepare_data.py --help` says which data it "
+      "writes, and --set data=FOLDER names another folder",
+      path, file_.stem()));
+}
+
 size_t TrainingRun::train(TrainingObserver& observer) {
+  for (const auto& training : file_.items())
+    if (anew_ || !find_ended(training)) check_data(training);
   size_t failed = 0;
   TrainingObserver::Place place{0, due()};
   for (const auto& training : file_.items()) {

@@ -60,11 +60,12 @@ class TrainingRun {
   size_t due() const;
 
   // Runs the trainings that are due. Returns how many failed. Throws Interrupted on SIGINT or SIGTERM, after the trainer has
-  // written a checkpoint.
+  // written a checkpoint, and before anything is trained UsageError that names a folder of data which is missing.
   size_t train(TrainingObserver& observer);
 
  private:
   void check_settings() const;
+  void check_data(const Training& training) const;
   const Json* find_ended(const Training& training) const;
   Json run(const Training& training, const TrainingObserver::Place& place, TrainingObserver& observer);
 

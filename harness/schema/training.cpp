@@ -31,9 +31,9 @@ const std::vector<TrainingField>& training_fields() {
        .role = axis,
        .member = &Training::task,
        .description =
-           "what the model learns: to copy a sequence of symbols, to predict the next byte of an image, or to recognise "
-           "the phones of an utterance",
-       .choices = {"copy", "images", "speech"},
+           "what the model learns: to copy a sequence of symbols, to predict the next byte of an image or of a text, or to "
+           "recognise the phones of an utterance",
+       .choices = {"copy", "images", "speech", "text"},
        .section = "task"},
       {.name = "method",
        .role = axis,
@@ -58,12 +58,13 @@ const std::vector<TrainingField>& training_fields() {
        .role = setting,
        .member = &Training::data,
        .description = "folder of the data, from the folder of the settings file. images: the files of MNIST or CIFAR-10; speech: "
-                      "phones.txt, training.tsv and validation.tsv, or empty for made speech",
+                      "phones.txt, training.tsv and validation.tsv, or empty for made speech; text: training.txt and "
+                      "validation.txt",
        .section = "task"},
       {.name = "length",
        .role = setting,
        .member = &Training::length,
-       .description = "copy: number of tokens of a sequence",
+       .description = "copy, text: number of tokens of a sequence",
        .min = 4,
        .max = kMaxModelSize,
        .section = "task"},
@@ -86,6 +87,12 @@ const std::vector<TrainingField>& training_fields() {
        .member = &Training::max_copied,
        .description = "copy: largest number of symbols in a sequence that are copied",
        .min = 1,
+       .max = kMaxModelSize,
+       .section = "task"},
+      {.name = "gap",
+       .role = setting,
+       .member = &Training::gap,
+       .description = "copy: largest number of fillers between the symbols and their copies; each sequence draws its own",
        .max = kMaxModelSize,
        .section = "task"},
       {.name = "training_utterances",
@@ -139,12 +146,24 @@ const std::vector<TrainingField>& training_fields() {
        .description = "probability of dropout after attention and in the feed-forward layers",
        .max = 0.99,
        .section = "model"},
+      {.name = "pattern",
+       .role = setting,
+       .member = &Training::pattern,
+       .description = "copy, images, text: which of the tokens before it a token sees, for methods that take patterns, such as "
+                      "window:512",
+       .section = "model"},
       {.name = "updates",
        .role = setting,
        .member = &Training::updates,
        .description = "number of updates of the weights",
        .min = 1,
        .max = kMaxUpdates,
+       .section = "training"},
+      {.name = "seconds",
+       .role = setting,
+       .member = &Training::seconds,
+       .description = "wall time of updates, in seconds, after which a training ends before it has made all updates; 0: never",
+       .max = 1e9,
        .section = "training"},
       {.name = "batch",
        .role = setting,
@@ -192,6 +211,12 @@ const std::vector<TrainingField>& training_fields() {
            "plateau: number of validations in a row that may be no better than the best before the learning rate is halved",
        .max = 1e6,
        .section = "training"},
+      {.name = "min_learning_rate",
+       .role = setting,
+       .member = &Training::min_learning_rate,
+       .description = "plateau: the training ends when its learning rate has been halved to below this; 0: never",
+       .max = kMaxRate,
+       .section = "training"},
       {.name = "weight_decay",
        .role = setting,
        .member = &Training::weight_decay,
@@ -213,9 +238,15 @@ const std::vector<TrainingField>& training_fields() {
       {.name = "validation_batches",
        .role = setting,
        .member = &Training::validation_batches,
-       .description = "number of batches of a validation, for tasks that make their data",
+       .description = "copy, text: number of batches of a validation",
        .min = 1,
        .max = 1e6,
+       .section = "training"},
+      {.name = "validation_items",
+       .role = setting,
+       .member = &Training::validation_items,
+       .description = "images: number of validation images that count, from the first on; 0: all",
+       .max = 1e9,
        .section = "training"},
       {.name = "checkpoint_every",
        .role = setting,
@@ -248,11 +279,16 @@ void check(const Training& training) {
     if (training.max_copied < training.min_copied)
       refuse("max_copied", training.max_copied, "at least min_copied = " + std::to_string(training.min_copied));
     // A sequence holds the symbols twice, each time followed by a separator.
-    if (training.length < 2 * training.max_copied + 2)
-      refuse("length", training.length, "at least 2 · max_copied + 2 = " + std::to_string(2 * training.max_copied + 2));
+    const auto needed = 2 * training.max_copied + 2 + training.gap;
+    if (training.length < needed)
+      refuse("length", training.length, "at least 2 · max_copied + 2 + gap = " + std::to_string(needed));
   }
   if (training.task == "images" && training.data.empty())
     refuse("data", training.data, "the folder of the images' files, for the task images");
+  if (training.task == "text" && training.data.empty())
+    refuse("data", training.data, "the folder of training.txt and validation.txt, for the task text");
+  if (training.min_learning_rate > 0 && training.schedule != "plateau")
+    refuse("min_learning_rate", training.min_learning_rate, "0 for schedules other than plateau");
   if (training.task == "speech" && double(training.max_frames) < training.mean_frames)
     refuse("max_frames", training.max_frames, "at least mean_frames = " + Json(training.mean_frames).dump());
   if (training.method == kBiLstm && training.task != "speech")
@@ -279,7 +315,8 @@ const std::vector<Column>& training_columns() {
         {"training_loss", number, "", "curve", "mean loss of the updates since the point before"},
         {"validation_loss", number, "", "curve", "mean loss on data that is not trained on, without dropout"},
         {"validation_accuracy", number, "", "curve", "copy: share of the predictions on that data that are right"},
-        {"bits_per_dim", number, "bit", "curve", "images: mean of -log2 of the probability of a byte of the validation images"},
+        {"bits_per_dim", number, "bit", "curve",
+         "images, text: mean of -log2 of the probability of a byte of the validation data"},
         {"phone_error_rate", number, "", "curve",
          "speech: insertions, deletions and substitutions of phones in the validation data by the number of its phones"},
         {"chance_error_rate", number, "", "curve",

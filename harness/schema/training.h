@@ -27,6 +27,7 @@ struct Training {
   int64_t symbols = 10;
   int64_t min_copied = 32;
   int64_t max_copied = 62;
+  int64_t gap = 0;
   int64_t training_utterances = 400;
   int64_t validation_utterances = 80;
   int64_t phones = 40;
@@ -39,9 +40,11 @@ struct Training {
   int64_t head_dim = 32;
   int64_t hidden = 320;
   double dropout = 0.1;
+  std::string pattern = "all";
 
   // The training.
   int64_t updates = 10000;
+  double seconds = 0;
   int64_t batch = 64;
   std::string optimizer = "radam";
   double learning_rate = 1e-3;
@@ -49,10 +52,12 @@ struct Training {
   int64_t reduce_after = 3000;
   double reduced_learning_rate = 1e-4;
   int64_t patience = 0;
+  double min_learning_rate = 0;
   double weight_decay = 0.01;
   double max_gradient_norm = 1;
   int64_t validate_every = 100;
   int64_t validation_batches = 10;
+  int64_t validation_items = 0;
   int64_t checkpoint_every = 500;
   int64_t epoch_items = 0;
 

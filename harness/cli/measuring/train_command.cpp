@@ -55,7 +55,8 @@ class TrainingProgress : public TrainingObserver {
   }
   void reached(const Place& place, const Training& training, const Json& point) override {
     const auto update = number_in(point, "update"), rate = number_in(point, "updates_per_s");
-    const auto rest_s = (double(training.updates) - update) / rate;
+    auto rest_s = (double(training.updates) - update) / rate;
+    if (training.seconds > 0) rest_s = std::min(rest_s, std::max(0.0, training.seconds - number_in(point, "training_s")));
     line_.show(fmt::format("[{}/{}] {}  update {:.0f} of {}  {}  {:.3g} updates/s  remaining ~{}", place.number, place.of,
                            safe_text(title_of(training)), update, training.updates, losses_of(point), rate,
                            format_seconds(rest_s)));

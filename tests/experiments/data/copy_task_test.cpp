@@ -55,6 +55,37 @@ TEST(CopyTask, EveryTokenAndMaskFollowsTheDefinition) {
   for (const auto& [n, count] : counts) EXPECT_TRUE(count > 25 && count < 125) << n << " occurs " << count << " times";
 }
 
+TEST(CopyTask, FillersStandBetweenTheSymbolsAndTheirCopies) {
+  const CopyTaskSettings s{.length = 40, .symbols = 3, .min_n = 2, .max_n = 5, .max_gap = 28};
+  const auto batch = CopyTask(s).next(500, generator(1));
+  const auto x = batch.inputs.accessor<int64_t, 2>(), y = batch.targets.accessor<int64_t, 2>();
+  const auto mask = batch.mask.accessor<bool, 2>();
+  std::map<int64_t, int64_t> gaps;
+  for (int64_t b = 0; b < 500; ++b) {
+    int64_t n = 0, gap = 0;
+    while (x[b][n] != 0) ++n;
+    EXPECT_TRUE(n >= 2 && n <= 5) << n;
+    while (x[b][n + 1 + gap] == 4) ++gap;
+    ++gaps[gap];
+    EXPECT_EQ(x[b][n + 1 + gap], 0);
+    const auto begin = n + gap + 2;
+    for (int64_t i = 0; i < 40; ++i) {
+      const bool is_copy = i >= begin - 1 && i < begin + n - 1;
+      EXPECT_EQ(mask[b][i], is_copy) << "entry " << b << ", position " << i;
+      if (is_copy) {
+        EXPECT_EQ(y[b][i], x[b][i - (begin - 1)]);
+      }
+      if (i + 1 < 40) {
+        EXPECT_EQ(y[b][i], x[b][i + 1]);
+      }
+      if (i >= begin + n) {
+        EXPECT_EQ(x[b][i], 0);
+      }
+    }
+  }
+  EXPECT_EQ(gaps.size(), 29U) << "a gap of each length from 0 to 28 occurs";
+}
+
 TEST(CopyTask, SettingsChangeTheSizes) {
   for (const auto& s : {CopyTaskSettings{4, 1, 1, 1}, CopyTaskSettings{20, 3, 2, 9}, CopyTaskSettings{50, 10, 5, 5}}) {
     check_batch(s, CopyTask(s).next(50, generator(2)), 50);

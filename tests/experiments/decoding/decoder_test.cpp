@@ -107,6 +107,22 @@ TEST(Decoder, GivesTheOutputsOfTheModelInFloat64) {
   }
 }
 
+TEST(Decoder, GivesTheOutputsOfModelsWithGates) {
+  const at::NoGradGuard no_grad;
+  for (const auto* method : {"gated-delta", "kda"}) {
+    const auto model = model_of(small_model(method));
+    const auto tokens = random_tokens(model, 3, 13);
+    const auto expected = SequenceModel(model_of(small_model(method), at::kDouble))(tokens);
+    const auto decoder = make_decoder(model, {.batch = 3, .max_tokens = 13});
+    expect_close(decoded(*decoder, tokens), expected, method);
+    EXPECT_EQ(decoder->implementation().rfind("modules + ", 0), 0U) << decoder->implementation();
+    decoder->reset();
+    expect_close(decoded(*decoder, tokens, 9), expected.narrow(1, 8, 5), method);
+    const auto portable = [&] { make_decoder(model, {.batch = 3, .max_tokens = 13, .kernel = "portable"}); };
+    EXPECT_CONTAINS(message_of<c10::ValueError>(portable), "'portable' does not compute the gates");
+  }
+}
+
 TEST(Decoder, GivesTheOutputsOfTheModelsOfThePaper) {
   const at::NoGradGuard no_grad;
   for (const auto* method : {"linear", "stateful-softmax"}) {

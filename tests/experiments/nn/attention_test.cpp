@@ -54,7 +54,8 @@ TEST(MultiHeadAttention, HeadsReadTheirOwnPartsOfTheProjections) {
 }
 
 TEST(MultiHeadAttention, PaddingDoesNotReachValidPositions) {
-  for (const auto* method : {"softmax", "linear", "lsh:chunk=4,profile=fast-transformers", "lsh-4:chunk=4", "favor"}) {
+  for (const auto* method :
+       {"softmax", "linear", "lsh:chunk=4,profile=fast-transformers", "lsh-4:chunk=4", "favor", "gated-delta", "kda"}) {
     MultiHeadAttention attention(small_attention(method));
     const auto lengths = at::tensor({5, 12, 1}, at::kLong);
     const auto x = at::randn({3, 12, 6});
@@ -78,6 +79,79 @@ TEST(MultiHeadAttention, EveryParameterThatTheMethodReadsGetsAGradient) {
       // The gradient of the key's bias is zero with softmax, because it adds the same number to all scores of a query.
       const bool ignored = std::string(method) == "lsh:chunk=4" && item.key().substr(0, 3) == "key";
       EXPECT_EQ(item.value().grad().defined(), !ignored) << method << " " << item.key();
+    }
+  }
+}
+
+// ---------------------------------------------------------------- gates and directions
+
+TEST(MultiHeadAttention, GatesFollowTheirFormulas) {
+  for (const auto* method : {"gated-delta", "kda", "delta", "gla", "simple-gla"}) {
+    MultiHeadAttention attention(small_attention(method));
+    attention->to(at::kDouble);
+    const auto x = at::randn({3, 5, 6}, at::kDouble);
+    const auto inputs = attention->inputs_of(x, attn::Mask{.causal = true});
+    const std::string name(method);
+    const bool decays = name != "delta", of_features = name == "kda" || name == "gla", delta = name.ends_with("delta");
+    EXPECT_EQ(inputs.beta.defined(), delta || name == "kda") << method;
+    ASSERT_EQ(inputs.g.defined(), decays) << method;
+    if (inputs.beta.defined()) {
+      EXPECT_TRUE(at::allclose(inputs.beta, at::sigmoid(at::matmul(x, attention->beta->weight.t())).transpose(1, 2))) << method;
+    }
+    if (!decays) continue;
+    ASSERT_EQ(inputs.g.sizes(), of_features ? (at::IntArrayRef{3, 2, 5, 4}) : (at::IntArrayRef{3, 2, 5})) << method;
+    EXPECT_LT(inputs.g.max().item<double>(), 0) << method;
+    auto through = at::matmul(x, of_features ? attention->gate_rank->weight.t() : attention->gate->weight.t());
+    if (of_features) through = at::matmul(through, attention->gate->weight.t());
+    for (int64_t head = 0; head < 2; ++head) {
+      const auto rate = attention->log_decay[head].exp();
+      EXPECT_GE(rate.item<double>(), 0.01 * 0.999);
+      EXPECT_LE(rate.item<double>(), 16 * 1.001);
+      const auto begin = of_features ? head * 4 : head, count = of_features ? int64_t{4} : int64_t{1};
+      const auto steps = at::softplus(through.narrow(2, begin, count) + attention->gate_bias.narrow(0, begin, count));
+      const auto expected = -rate * (of_features ? steps : steps.squeeze(2));
+      EXPECT_TRUE(at::allclose(inputs.g.select(1, head), expected)) << method;
+    }
+    const auto first = at::softplus(attention->gate_bias);
+    EXPECT_GE(first.min().item<double>(), 0.001 * 0.999);
+    EXPECT_LE(first.max().item<double>(), 0.1 * 1.001);
+  }
+}
+
+TEST(MultiHeadAttention, MethodsWithoutGatesHaveNoParametersOfThem) {
+  EXPECT_FALSE(MultiHeadAttention(small_attention("linear"))->has_gates());
+  EXPECT_TRUE(MultiHeadAttention(small_attention("delta"))->has_gates());
+}
+
+TEST(MultiHeadAttention, GatesGetGradients) {
+  for (const auto* method : {"gated-delta", "kda"})
+    for (const bool causal : {true, false}) {
+      MultiHeadAttention attention(small_attention(method));
+      attention(at::randn({2, 8, 6}), attn::Mask{causal}).square().sum().backward();
+      for (const auto& item : attention->named_parameters()) {
+        ASSERT_TRUE(item.value().grad().defined()) << method << " " << item.key();
+        EXPECT_GT(item.value().grad().abs().max().item<float>(), 0) << method << " " << item.key();
+      }
+    }
+}
+
+// Without the causal mask, a recurrent method attends from both ends: the output is the sum over x and over its reverse.
+TEST(MultiHeadAttention, RecurrentMethodsAddBothDirections) {
+  for (const auto* method : {"gated-delta", "kda"}) {
+    MultiHeadAttention attention(small_attention(method));
+    attention->to(at::kDouble);
+    const auto x = at::randn({3, 12, 6}, at::kDouble);
+    const auto causal = [&](const at::Tensor& of) { return attention(of, attn::Mask{.causal = true}) - attention->output->bias; };
+    const auto both = causal(x) + causal(x.flip(1)).flip(1) + attention->output->bias;
+    EXPECT_TRUE(at::allclose(attention(x, attn::Mask{}), both, 1e-8, 1e-10)) << method;
+
+    // A sequence that ends early is the same as one without padding.
+    const attn::Mask mask{false, at::tensor({5, 12, 1}, at::kLong)};
+    const auto padded = attention(x, mask);
+    for (int64_t i = 0; i < 3; ++i) {
+      const auto length = (*mask.key_lengths)[i].item<int64_t>();
+      const auto alone = attention(x.narrow(0, i, 1).narrow(1, 0, length), attn::Mask{});
+      EXPECT_TRUE(at::allclose(padded.narrow(0, i, 1).narrow(1, 0, length), alone, 1e-8, 1e-10)) << method << " " << i;
     }
   }
 }

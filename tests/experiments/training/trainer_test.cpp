@@ -124,12 +124,27 @@ std::vector<SmallTask> small_tasks(const TempFolder& folder) {
   speech.max_frames = 60;
   speech.training_utterances = 18;
   speech.validation_utterances = 6;
+  auto text = small_training("sparse-sdpa");
+  text.task = "text";
+  text.data = "text";
+  text.pattern = "window:4";
+  fs::create_directories(folder.path("text"));
+  std::ofstream(folder.path("text/training.txt")) << std::string("ababcababcababcababcababcababcababcababc");
+  std::ofstream(folder.path("text/validation.txt")) << std::string("bcababcababcababcab");
+  auto kimi = images;
+  kimi.method = "kda";
+  auto gap = small_training();
+  gap.max_copied = 3;
+  gap.gap = 4;
+  auto both_ways = speech;
+  both_ways.method = "gated-delta";
   auto bi_lstm = speech;
   bi_lstm.method = attnbench::kBiLstm;
   bi_lstm.hidden = 8;
   bi_lstm.optimizer = "adam";
   bi_lstm.schedule = "plateau";
-  return {{small_training(), ""}, {images, folder.path("images")}, {speech, ""}, {bi_lstm, ""}};
+  return {{small_training(), ""},      {images, folder.path("images")}, {speech, ""}, {bi_lstm, ""},
+          {text, folder.path("text")}, {kimi, folder.path("images")},   {gap, ""},    {both_ways, ""}};
 }
 
 TEST(Trainer, EveryTaskContinuesFromACheckpointToTheSameCurve) {
@@ -178,6 +193,58 @@ TEST(Trainer, EveryTaskLearns) {
       EXPECT_GT(last.at("chance_error_rate").get<double>(), 0.2);
     }
   }
+}
+
+TEST(Trainer, EndsWhenItsTimeIsOver) {
+  auto training = small_training();
+  training.updates = 1 << 30;
+  training.seconds = 0.05;
+  Trainer trainer(training);
+  while (!trainer.is_done()) {
+    EXPECT_LT(trainer.training_s(), 0.05);
+    trainer.update();
+    EXPECT_EQ(trainer.is_point(), trainer.updates() % 3 == 0 || trainer.is_done());
+  }
+  EXPECT_GE(trainer.training_s(), 0.05);
+}
+
+TEST(Trainer, EndsWhenItsLearningRateIsBelowTheMinimum) {
+  auto training = small_training();
+  training.updates = 1 << 20;
+  training.validate_every = 1;
+  training.schedule = "plateau";
+  training.learning_rate = 1;  // with which nothing improves for long
+  training.min_learning_rate = 0.3;
+  Trainer trainer(training);
+  while (!trainer.is_done()) {
+    trainer.update();
+    trainer.record_point();
+  }
+  EXPECT_LT(trainer.updates(), 1000);
+  EXPECT_EQ(trainer.curve().back().at("learning_rate_now"), 0.5) << "the last update still had a rate above the minimum";
+}
+
+TEST(Trainer, ValidatesTheFirstImagesAlone) {
+  const TempFolder folder;
+  auto [training, data] = small_tasks(folder)[1];
+  const auto loss = [&](int64_t items) {
+    training.validation_items = items;
+    return Trainer(training, data).validate().at("validation_loss").get<double>();
+  };
+  EXPECT_NE(loss(5), loss(0));
+  EXPECT_EQ(loss(18), loss(0));
+  EXPECT_EQ(loss(19), loss(0));
+}
+
+TEST(Trainer, ATextMustBeLongerThanItsSequences) {
+  const TempFolder folder;
+  auto [training, data] = small_tasks(folder)[4];
+  training.length = 19;
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { Trainer(training, data); }),
+                  "validation.txt has 19 bytes, expected more than length = 19");
+  fs::remove(data + "/training.txt");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { Trainer(training, data); }),
+                  "training.txt: No such file or directory; expected a text");
 }
 
 TEST(Trainer, TheTimeOfAnEpochIsExtrapolatedFromFewerUpdates) {

@@ -201,7 +201,7 @@ def test_a_full_disk_keeps_what_is_there(attnbench, tmp_path, training):
         ({"method": "lineer"}, "lineer"),
         ({"updates": 0}, "updates = 0, expected"),
         ({"batch": "many"}, "batch"),
-        ({"max_copied": 6}, "at least 2 · max_copied + 2 = 14"),
+        ({"max_copied": 6}, "at least 2 · max_copied + 2 + gap = 14"),
         ({"min_copied": 5}, "max_copied = 4, expected at least min_copied = 5"),
         ({"heads": 0}, "heads = 0"),
         ({"optimizer": "sgd"}, "optimizer"),
