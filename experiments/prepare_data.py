@@ -19,11 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "experiments"))
 
-from sources import fashion_mnist, handbook  # noqa: E402
+from sources import fashion_mnist, handbook, synthesised_speech  # noqa: E402
 from sources.debian import SourceError  # noqa: E402
 
 # What writes the data of each name into an empty folder, and whether a folder holds them.
-SOURCES = {"fashion-mnist": fashion_mnist, "debian-handbook": handbook}
+SOURCES = {"fashion-mnist": fashion_mnist, "synthesised-speech": synthesised_speech, "debian-handbook": handbook}
 
 
 def prepare(name: str, out: Path) -> None:

@@ -61,12 +61,18 @@ double phone_error_rate(const std::vector<std::vector<int64_t>>& recognised, con
 }
 
 double chance_error_rate(const std::vector<std::vector<int64_t>>& truth) {
-  if (truth.size() == 1) return 1;
   auto sorted = truth;
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
-  auto answers = sorted;
-  std::rotate(answers.begin(), answers.begin() + 1, answers.end());
-  return phone_error_rate(answers, sorted);
+  std::vector<std::vector<int64_t>> different;
+  for (const auto& transcript : sorted)
+    if (std::find(different.begin(), different.end(), transcript) == different.end()) different.push_back(transcript);
+  if (different.size() == 1) return 1;
+  std::vector<std::vector<int64_t>> answers;
+  for (const auto& transcript : truth) {
+    const auto next = std::find(different.begin(), different.end(), transcript) + 1;
+    answers.push_back(next == different.end() ? different.front() : *next);
+  }
+  return phone_error_rate(answers, truth);
 }
 
 }  // namespace experiments

@@ -20,8 +20,8 @@ int64_t edit_distance(const std::vector<int64_t>& a, const std::vector<int64_t>&
 // c10::ValueError if they differ in size or if `truth` has no label.
 double phone_error_rate(const std::vector<std::vector<int64_t>>& recognised, const std::vector<std::vector<int64_t>>& truth);
 
-// The error rate of a recogniser that knows the length of an utterance but not its sound: each utterance is answered with the
-// transcript of the next longer one, and the longest with that of the shortest. 1 for a single utterance.
+// The error rate of a recogniser that knows the length of an utterance but not its sound: each utterance is answered with
+// another transcript, the next longer one, and the longest with the shortest. 1 if there is a single transcript.
 double chance_error_rate(const std::vector<std::vector<int64_t>>& truth);
 
 }  // namespace experiments

@@ -320,7 +320,7 @@ const std::vector<Column>& training_columns() {
         {"phone_error_rate", number, "", "curve",
          "speech: insertions, deletions and substitutions of phones in the validation data by the number of its phones"},
         {"chance_error_rate", number, "", "curve",
-         "speech: the same rate if every utterance is answered with the transcript of another one of similar length"},
+         "speech: the same rate if every utterance is answered with another transcript of similar length"},
         {"epoch", number, "", "curve", "how often each item of the training data has been used so far, on average"},
         {"epoch_s", number, "s", "curve", "time of as many updates as an epoch has, from all updates so far"},
         {"epoch_extrapolated", boolean, "", "curve", "whether epoch_s is extrapolated from less than one epoch"},

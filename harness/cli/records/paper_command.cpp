@@ -16,10 +16,10 @@ Run add_paper_command(Command& command) {
   };
   const auto options = std::make_shared<PaperOptions>();
   command.add("what", &options->what,
-              "figure or table of the paper; memory: what the peak memory consists of; break-even: from "
-              "which length on a GPU is faster than the CPU",
+              "figure or table of the paper; long: loss of long sequences against time; memory: what the peak memory consists of; "
+              "break-even: from which length on a GPU is faster than the CPU",
               {.choices = {"figure1", "figure2", "figure3", "figure4", "figure5", "table1", "table2", "table3", "table4",
-                           "table5", "memory", "break-even"},
+                           "table5", "long", "memory", "break-even"},
                .required = true});
   command.add("--results", &options->results, "folder with folders of results, or one of these",
               {.placeholder = "DIR", .default_text = "results of the project", .completion = Completion::files});

@@ -12,9 +12,13 @@ from attnplots.published.quantities import Value, matching, number_text, quantit
 from attnplots.records.records import RecordsError
 from attnplots.records.results import GENERATIONS, PUBLISHED, TRAININGS, Results, Row
 from attnplots.records.rows import size_text
+from attnplots.records.trainings import QUALITIES
+from attnplots.records.words import amount, span
 
 HOLDS, FAILS, UNKNOWN = "reproduced", "not reproduced", "cannot tell"
 NEEDS_GPU = "needs a GPU"
+# `at` of a claim about trainings that take equal time.
+EQUAL_TIME = "equal time"
 # The failures that mean that a case did not fit into memory.
 OUT_OF_MEMORY = ("oom", "predicted_oom")
 
@@ -22,12 +26,13 @@ OUT_OF_MEMORY = ("oom", "predicted_oom")
 @dataclass(frozen=True)
 class Answer:
     """What some rows say about a claim: the verdict, the numbers that decide it, where they are
-    from, and in words the data that stand in for the published ones, if others do."""
+    from, and in words the data that stand in for the published ones, if others do, and the budget of the trainings that decide it."""
 
     verdict: str
     numbers: str
     where: str = ""
     stand_in: str = ""
+    budget: str = ""
 
 
 @dataclass
@@ -67,9 +72,10 @@ def _ratio(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
              for side, value in zip(("top", "bottom"), sides, strict=True)]  # fmt: skip
     numbers = f"{text} ({shown[0]}; {shown[1]}){_equal_batch(claim, rows)}"
     (top_low, top_high), (low, high) = top.ends(), bottom.ends()
+    budget = _budget(claim, sides)
     if top_low > claim["above"] * high:
-        return Answer(HOLDS, numbers)
-    return Answer(FAILS if top_high <= claim["above"] * low else UNKNOWN, numbers)
+        return Answer(HOLDS, numbers, budget=budget)
+    return Answer(FAILS if top_high <= claim["above"] * low else UNKNOWN, numbers, budget=budget)
 
 
 def _ratio_text(ratio: float) -> str:
@@ -124,15 +130,40 @@ def _below(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     values = {method: value for method, value in found.items() if value}
     if missing := [method for method in methods if method not in values]:
         return ", ".join(missing)
-    verdicts, overlaps = set(), []
+    verdicts, overlaps, falling = set(), [], dict[str, None]()
     for a, b in pairs:
         (low_a, high_a), (low_b, high_b) = values[a].ends(), values[b].ends()
-        verdicts.add(HOLDS if high_a < low_b else FAILS if low_a >= high_b else UNKNOWN)
+        verdict = HOLDS if high_a < low_b else FAILS if low_a >= high_b else UNKNOWN
+        if claim.get("settled") and verdict != UNKNOWN:
+            gap = max(low_b - high_a, low_a - high_b)
+            # What a curve still fell in its last quarter, it may fall again.
+            late = [method for method in (a, b) if values[method].late_fall(quantity) > gap]
+            verdict = UNKNOWN if late else verdict
+            falling |= dict.fromkeys(late)
+        verdicts.add(verdict)
         if values[a].spread and values[b].spread and max(low_a, low_b) <= min(high_a, high_b):
             overlaps.append(f"{a} and {b}")
     numbers = ", ".join(f"{method} {value.text(quantity)}" for method, value in values.items())
     numbers += f"; the ranges of the seeds overlap for {', '.join(overlaps)}" if overlaps else ""
-    return Answer(next(v for v in (FAILS, UNKNOWN, HOLDS) if v in verdicts), numbers)
+    if falling:
+        numbers += f"; still falling by more than what is between: {', '.join(falling)}"
+    budget = _budget(claim, list(values.values()))
+    return Answer(next(v for v in (FAILS, UNKNOWN, HOLDS) if v in verdicts), numbers, budget=budget)
+
+
+def _budget(claim: dict[str, Any], values: Sequence[Value]) -> str:
+    """The updates and the minutes of the trainings whose quality a claim is about, in words; empty for other claims."""
+    rows = [row for value in values for row in value.rows]
+    if claim["source"] != TRAININGS or claim["quantity"] not in QUALITIES or not all(row.get("update") for row in rows):
+        return ""
+    batches = " or ".join(map(str, sorted({row["batch"] for row in rows if row.get("batch")})))
+    items = f" of {batches}" if batches else ""
+    minutes = [row["training_s"] / 60 for row in rows if row.get("training_s")]
+    times = f", {span(minutes, amount)} minutes each" if minutes else ""
+    if claim.get("at") == EQUAL_TIME:
+        shortest = amount(min(minutes)) if minutes else "equal"
+        return f"{shortest} minutes of training each"
+    return f"{span((row['update'] for row in rows), '{:,.0f}'.format)} updates{items}{times}"
 
 
 def _group_lengths(claim: dict[str, Any], rows: Sequence[Row], method: str) -> dict[int, float]:
@@ -213,7 +244,7 @@ def rule_text(claim: dict[str, Any]) -> str:
     kind = claim["kind"]
     if kind == "open":
         return "none"
-    name = quantity_name(claim.get("quantity", ""))
+    name = quantity_name(claim.get("quantity", "")) + (f" after {EQUAL_TIME}" if "at" in claim else "")
     if kind == "ratio":
         sides = [_side_text(claim[side]) for side in ("top", "bottom")]
         # The paper compares throughput so in its Tables 1, 2 and 4, and at batch 1 in its Section C.2.
@@ -248,6 +279,16 @@ def published_answer(claim: dict[str, Any], published: Sequence[Row]) -> Answer 
     return next((answer for answer in answers if isinstance(answer, Answer)), None)
 
 
+def stand_ins_of(stand_ins: dict[str, list[str]], dataset: str, quantity: str) -> list[str]:
+    """The data sets that stand in for one of the paper's where this quantity is asked for."""
+    return stand_ins.get(f"{dataset} {quantity}", stand_ins.get(dataset, []))
+
+
+def _at_equal_time(rows: Sequence[Row], quantity: str) -> list[Row]:
+    """The rows with the values that their trainings had at equal time."""
+    return [row | {quantity: row.get("at_equal_time", {}).get(quantity)} for row in rows]
+
+
 def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]]) -> list[Answer]:
     """An answer for each folder that has all numbers of a claim, or one that says what is missing.
 
@@ -260,7 +301,8 @@ def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]])
     named = {claim.get(part, {}).get("device") for part in ("where", "top", "bottom")} - {None}
     answers: list[Answer] = []
     missing: dict[str, None] = {}
-    for name in [dataset, *stand_ins.get(dataset, [])]:
+    others = claim["stand_ins"] if "stand_ins" in claim else stand_ins_of(stand_ins, str(dataset), claim.get("quantity", ""))
+    for name in [dataset, *others]:
         # A claim that names no device is answered for each one.
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in found.rows:
@@ -268,7 +310,7 @@ def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]])
                 folder = Path(row["folder"]).parent if len(named) > 1 else row["folder"]
                 groups.setdefault((str(folder), "" if named else str(row.get("device") or "")), []).append(row)
         for (folder, device), group in groups.items():
-            answer = rule(claim, group)
+            answer = rule(claim, _at_equal_time(group, claim["quantity"]) if claim.get("at") == EQUAL_TIME else group)
             if isinstance(answer, str):
                 missing[f"{folder} lacks {answer}"] = None
                 continue
@@ -301,7 +343,7 @@ def _nothing(claim: dict[str, Any], dataset: str | None) -> str:
 @dataclass(frozen=True)
 class Verdict:
     """A claim of a part of a text, the verdict on it, and the numbers here and in the text. If other
-    data stand in for the published ones, `stand_in` says which."""
+    data stand in for the published ones, `stand_in` says which, and `budget` with how much training."""
 
     part: str
     claim: str
@@ -311,10 +353,13 @@ class Verdict:
     rule: str
     command: str
     stand_in: str = ""
+    budget: str = ""
 
     def text(self) -> str:
-        """The verdict with the data that it rests on, if they are others than the published ones."""
-        return f"{self.verdict} {self.stand_in}" if self.stand_in else self.verdict
+        """The verdict with the data that it rests on, if they are others than the published ones, and with the budget of the
+        trainings."""
+        said = f"{self.verdict} {self.stand_in}" if self.stand_in else self.verdict
+        return f"{said} at this budget ({self.budget})" if self.budget else said
 
 
 def decided(published: Sequence[Row], found: Results, claims: Claims) -> list[Verdict]:
@@ -328,7 +373,7 @@ def decided(published: Sequence[Row], found: Results, claims: Claims) -> list[Ve
             verdicts.append(
                 Verdict(
                     claim["part"], claim["says"], answer.verdict, shown, said, rule_text(claim),
-                    command_of(claim, claims), answer.stand_in,
+                    command_of(claim, claims), answer.stand_in, answer.budget,
                 )
             )  # fmt: skip
     return verdicts

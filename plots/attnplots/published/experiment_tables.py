@@ -13,6 +13,8 @@ from attnplots.records.results import Row
 from attnplots.records.words import amount, share, span
 
 NOTHING = ["Nothing is measured yet."]
+# The data of the short speech training.
+SPEECH = "synthesised-speech"
 
 
 def _by_method(lines: Iterable[Record]) -> dict[str, list[Record]]:
@@ -70,44 +72,109 @@ def copy_table(root: Path) -> list[str]:
 
 def digits_table(root: Path) -> list[str]:
     """Bits per dimension of the digits, times of epochs, and how fast images are generated."""
-    if (folder := _training_folder(root, "digits")) is None:
+    return _images_table(root, "digits")
+
+
+def fashion_table(root: Path) -> list[str]:
+    """The same of Fashion-MNIST, with bits per dimension after equal updates and after equal time."""
+    return _images_table(root, "fashion-short")
+
+
+def _images_table(root: Path, name: str) -> list[str]:
+    if (folder := _training_folder(root, name)) is None:
         return NOTHING
+    rows = _by_method(row for row in results.read_folder(folder) if row["source"] == results.TRAININGS)
     points = _by_method(trainings.load_points(folder))
     is_generated = (folder / results.GENERATIONS_FILE_NAME).exists()
     speeds = results.generations(folder) if is_generated else []
     speeds_of = _by_method(speeds)
+    equal_time = name != "digits"
 
     def cells(method: str, lines: list[Record]) -> list[str]:
-        best = min(points[method], key=lambda point: point["bits_per_dim"])
         fastest = max((row["images_per_s"] for row in speeds_of.get(method, [])), default=None)
-        return [
-            f"{best['bits_per_dim']:.3f}",
-            f"{best['update']:,} of {lines[0]['updates']:,}",
-            amount(min(line["epoch_s"] for line in lines)),
-            "not measured" if fastest is None else amount(fastest),
-        ]
+        generated = "not measured" if fastest is None else amount(fastest)
+        epoch = amount(min(line["epoch_s"] for line in lines))
+        if equal_time:
+            return [_quality(rows[method], "bits_per_dim", "{:.3f}".format), _minutes(lines), epoch, generated]
+        best = min(points[method], key=lambda point: point["bits_per_dim"])
+        return [f"{best['bits_per_dim']:.3f}", f"{best['update']:,} of {lines[0]['updates']:,}", epoch, generated]
 
-    def note(_: list[Record]) -> str:
-        return f"Images are generated {max(row['batch'] for row in speeds)} at a time." if speeds else ""
+    def note(lines: list[Record]) -> str:
+        said = [f"Images are generated {max(row['batch'] for row in speeds)} at a time."] if speeds else []
+        return " ".join([_compared_at(lines), *said] if equal_time else said)
 
-    head = ("bits per dimension", "after updates", "an epoch, s", "images/s")
-    return _training_table(root, "digits", head, cells, note)
+    if equal_time:
+        head = ("bits per dimension after equal updates · after equal time", "minutes", "an epoch, s", "images/s")
+    else:
+        head = ("bits per dimension", "after updates", "an epoch, s", "images/s")
+    return _training_table(root, name, head, cells, note)
+
+
+def _quality(rows: list[Row], quantity: str, text: Callable[[float], str]) -> str:
+    """What trainings reached at their ends and after equal time, each from the lowest to the highest of the seeds."""
+    ends = span((row[quantity] for row in rows), text)
+    in_time = [row["at_equal_time"].get(quantity) for row in rows]
+    known = [value for value in in_time if value is not None]
+    return f"{ends} · {span(known, text) if len(known) == len(rows) else 'not reached'}"
+
+
+def _minutes(lines: list[Record]) -> str:
+    return span((line["training_s"] / 60 for line in lines), amount)
+
+
+def _compared_at(lines: list[Record]) -> str:
+    """How many seeds there are, and which time is the equal one, in sentences."""
+    seeds, time = len({line["seed"] for line in lines}), trainings.equal_time(lines)
+    spread = f"Lowest to highest of {seeds} seeds." if seeds > 1 else "One seed."
+    return f"{spread} Equal time is {amount(time / 60)} minutes, in which the fastest training ended." if time else spread
 
 
 def speech_table(root: Path) -> list[str]:
-    """Phone error rates of the short speech training, and times of epochs."""
+    """Phone error rates of the short speech training, at its end and after equal time, and times of epochs."""
+    folder = _training_folder(root, "speech-short")
+    rows = results.read_folder(folder) if folder else []
+    of_speech = _by_method(row for row in rows if row["source"] == results.TRAININGS and row["dataset"] == SPEECH)
+    if not of_speech:  # older trainings were of made speech
+        return NOTHING
 
-    def cells(_: str, lines: list[Record]) -> list[str]:
-        return [
-            span((line["phone_error_rate"] for line in lines), share),
-            span((line["epoch_s"] for line in lines), amount),
-        ]
+    def cells(method: str, lines: list[Record]) -> list[str]:
+        learning_rate = span((line["learning_rate"] for line in lines), "{:g}".format)
+        epoch = span((line["epoch_s"] for line in lines), amount)
+        return [_quality(of_speech[method], "phone_error_rate", share), learning_rate, _minutes(lines), epoch]
 
     def note(lines: list[Record]) -> str:
         chance = max(line["chance_error_rate"] for line in lines)
-        return f"By chance, {share(chance)} of the phones would be wrong."
+        return f"{_compared_at(lines)} By chance, {share(chance)} of the phones would be wrong."
 
-    return _training_table(root, "speech-short", ("phones that are wrong", "an epoch, s"), cells, note)
+    head = ("phones that are wrong at the end · after equal time", "learning rate", "minutes", "an epoch, s")
+    return _training_table(root, "speech-short", head, cells, note)
+
+
+def long_text_table(root: Path) -> list[str]:
+    """Bits of a byte of a long text after equal time."""
+    return _long_table(root, "long-text", ("bits per byte", "bits_per_dim", "{:.3f}".format))
+
+
+def long_copy_table(root: Path) -> list[str]:
+    """Symbols that are copied across long gaps after equal time."""
+    return _long_table(root, "long-copy", ("symbols that are right", "validation_accuracy", share))
+
+
+def _long_table(root: Path, name: str, measure: tuple[str, str, Callable[[float], str]]) -> list[str]:
+    title, column, text = measure
+
+    def cells(_: str, lines: list[Record]) -> list[str]:
+        return [
+            span((line[column] for line in lines), text),
+            span((line["update"] for line in lines), "{:,.0f}".format),
+            span((line["training_s"] / line["update"] for line in lines), amount),
+        ]
+
+    def note(lines: list[Record]) -> str:
+        seeds = len({line["seed"] for line in lines})
+        return f"Lowest to highest of {seeds} seeds." if seeds > 1 else "One seed."
+
+    return _training_table(root, name, (title, "updates", "an update, s"), cells, note)
 
 
 def epoch_table(root: Path) -> list[str]:

@@ -251,6 +251,9 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "copy-task-short": experiment_tables.copy_table,
     "digits": experiment_tables.digits_table,
     "image-speed": experiment_tables.image_speed_table,
+    "fashion-short": experiment_tables.fashion_table,
+    "long-text": experiment_tables.long_text_table,
+    "long-copy": experiment_tables.long_copy_table,
     "speech-short": experiment_tables.speech_table,
     "speech-epoch": experiment_tables.epoch_table,
 }

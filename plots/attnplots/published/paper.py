@@ -15,7 +15,7 @@ from attnplots.records import columns, environment, records, trainings
 from attnplots.records.records import RecordsError
 from attnplots.records.text import printable
 
-MEMORY, BREAK_EVEN = "memory", "break-even"
+MEMORY, BREAK_EVEN, LONG = "memory", "break-even", "long"
 TRAIN, SWEEP = "attnbench train {}", "attnbench sweep {}"
 GENERATE = "attnbench train {0}` and `attnbench generate results/{0}/MACHINE"
 
@@ -65,18 +65,20 @@ FIGURES = {
     # Loss of the copy task against updates.
     "figure2": Drawing((("copy-task", "copy-task-short"),), trainings.FILE_NAME, TRAIN, _curves("update")),
     # Images that the models draw, and their completions of images.
-    "figure3": Drawing((("mnist", "digits"),), "samples-*.npy", GENERATE, _images("samples")),
-    "figure4": Drawing((("cifar10", "mnist", "digits"),), "completions-*.npy", GENERATE, _images("completions")),
+    "figure3": Drawing((("mnist", "fashion-short", "digits"),), "samples-*.npy", GENERATE, _images("samples")),
+    "figure4": Drawing((("cifar10", "mnist", "fashion-short", "digits"),), "completions-*.npy", GENERATE, _images("completions")),
     # Loss of image generation and of speech against epochs and wall time.
     "figure5": Drawing(
-        (("cifar10",), ("mnist", "digits"), ("speech", "speech-short")), trainings.FILE_NAME, TRAIN, _curves("epoch", "training_s")
+        (("cifar10",), ("mnist", "fashion-short", "digits"), ("speech", "speech-short")), trainings.FILE_NAME, TRAIN, _curves("epoch", "training_s")
     ),
+    # Loss of long sequences against wall time.
+    LONG: Drawing((("long-text",), ("long-copy",)), trainings.FILE_NAME, TRAIN, _curves("training_s")),
     # What the peak memory consists of.
     MEMORY: Drawing((("figure1", "methods"),), records.FILE_NAME, SWEEP, _sweep(split.describe), also=("decode",)),
 }
 NAMES = (
-    *(name for name in FIGURES if name != MEMORY),
-    *(f"table{number}" for number in paper_tables.NUMBERS), MEMORY, BREAK_EVEN,
+    *(name for name in FIGURES if name not in (LONG, MEMORY)),
+    *(f"table{number}" for number in paper_tables.NUMBERS), LONG, MEMORY, BREAK_EVEN,
 )  # fmt: skip
 
 

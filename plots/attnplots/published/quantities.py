@@ -41,6 +41,10 @@ class Value:
         """The range of the seeds, or the number twice if there are not several."""
         return self.spread or (self.number, self.number)
 
+    def late_fall(self, quantity: str) -> float:
+        """The most by which the curve of a training still fell in its last quarter; 0 if no curve is there."""
+        return max((row.get("late_fall", {}).get(quantity, 0.0) for row in self.rows), default=0.0)
+
     def text(self, quantity: str) -> str:
         """The number as tables show it, with the range of the seeds and whether it is estimated."""
         shown = number_text(quantity, self.number)

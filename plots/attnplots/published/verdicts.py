@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from attnplots.published.claims import FAILS, HOLDS, NEEDS_GPU, UNKNOWN, Claims, Verdict, decided, load_claims
+from attnplots.published.claims import FAILS, HOLDS, NEEDS_GPU, UNKNOWN, Claims, Verdict, decided, load_claims, stand_ins_of
 from attnplots.published.quantities import (
     QUANTITIES, Value, matching, number_text, quantity_name, setting_text, value_of,
 )
@@ -48,7 +48,7 @@ class Ours:
 def ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]]) -> list[Ours]:
     """Our numbers beside a published one, one for each folder and device that has some."""
     same = {name: row[name] for name in ("query_len", "head_dim", "protocol") if name in row}
-    datasets = [row["dataset"], *stand_ins.get(row["dataset"], [])] if "dataset" in row else [None]
+    datasets = [row["dataset"], *stand_ins_of(stand_ins, row["dataset"], quantity)] if "dataset" in row else [None]
     if row.get("batch") == 1:
         same |= {"batch": 1, "device": row["device"]}
     numbers = []
@@ -162,8 +162,10 @@ def markdown(published: Sequence[Row], found: Results, claims: Claims) -> str:
         "`results/`; `build/attnbench verdicts --format markdown` prints it. It lists what the paper "
         "Transformers are RNNs and four texts about it claim. Absolute numbers come from other machines and other "
         "software, so only orders, ratios and growth are claims. A claim is **reproduced** or **not "
-        "reproduced** if our numbers decide its rule. We **cannot tell** if the numbers are missing, "
-        "or if the ranges of several seeds overlap. It **needs a GPU** if our machines had none.",
+        "reproduced** if our numbers decide its rule; of trainings the verdict names the budget at which "
+        "they do. We **cannot tell** if the numbers are missing, if the ranges of several seeds overlap, "
+        "or if curves of trainings still fall by more than what is between them. It **needs a GPU** if "
+        "our machines had none.",
         "",
     ]
     lines += claims_section(published, found, claims)

@@ -103,7 +103,18 @@ def _sweep(folder: Path) -> list[Row]:
 
 
 def _trainings(folder: Path) -> list[Row]:
-    return [line | {"source": TRAININGS, "dataset": _dataset(line)} for line in trainings.load_ended(folder)]
+    """The ends of trainings. Where their curves are there, `late_fall` has for each quality by how much the curve still fell in
+    its last quarter, and `at_equal_time` its values at the time in which the fastest of the trainings ended."""
+    ended = trainings.load_ended(folder)
+    points = trainings.load_points(folder) if ended and (folder / trainings.FILE_NAME).exists() else []
+    curves = [trainings.curve_of(line, points) for line in ended]
+    time = trainings.equal_time(ended)
+    return [
+        line
+        | {"source": TRAININGS, "dataset": _dataset(line)}
+        | {"late_fall": trainings.late_falls(curve), "at_equal_time": trainings.values_at(curve, time)}
+        for line, curve in zip(ended, curves, strict=True)
+    ]
 
 
 def _dataset(line: Record) -> str:

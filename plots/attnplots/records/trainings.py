@@ -10,6 +10,8 @@ FILE_NAME = "curves.jsonl"
 ENDED_FILE_NAME = "trainings.jsonl"
 
 FAILED = "failed"
+# What says how good a trained model is; lower is better.
+QUALITIES = ("training_loss", "validation_loss", "bits_per_dim", "phone_error_rate")
 # The types of Python that the values of a column may have, by the type of the column.
 TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 
@@ -32,6 +34,40 @@ def load_ended(folder: Path) -> list[Record]:
     Raises RecordsError, which names the file and the line, if a line cannot be used.
     """
     return _load(folder, ENDED_FILE_NAME, ())
+
+
+def curve_of(ended: Record, points: list[Record]) -> list[Record]:
+    """The points of the training that ended with this line, in the order of their updates."""
+    axes = schema.current().training_axes
+    name = identity_of(ended, axes)
+    return sorted((p for p in points if identity_of(p, axes) == name), key=lambda point: point["update"])
+
+
+def equal_time(ended: list[Record]) -> float | None:
+    """The time in which the fastest of these trainings ended, in seconds; None if none did."""
+    return min((line["training_s"] for line in ended if line.get("outcome") == "measured" and line.get("training_s")), default=None)
+
+
+def values_at(curve: list[Record], time: float | None) -> dict[str, float]:
+    """The qualities at the last point of a curve that was reached in this time; none if there is no such point."""
+    reached = [point for point in curve if time is not None and point.get("training_s") is not None and point["training_s"] <= time]
+    return {name: reached[-1][name] for name in QUALITIES if reached and reached[-1].get(name) is not None}
+
+
+def late_falls(curve: list[Record]) -> dict[str, float]:
+    """For each quality, by how much the best value of the whole curve is below the best of its first three quarters of updates.
+    Nothing for a curve without points in one of both parts."""
+    if not curve:
+        return {}
+    early = [point for point in curve if point["update"] <= 0.75 * curve[-1]["update"]]
+    if not early or len(early) == len(curve):
+        return {}
+    falls = {}
+    for name in QUALITIES:
+        before, after = ([p[name] for p in part if p.get(name) is not None] for part in (early, curve))
+        if before and after:
+            falls[name] = min(before) - min(after)
+    return falls
 
 
 def _load(folder: Path, file_name: str, more_axes: tuple[str, ...]) -> list[Record]:

@@ -82,6 +82,9 @@ TEST(ChanceErrorRate, AnswersWithTheTranscriptOfAnotherUtterance) {
   EXPECT_DOUBLE_EQ(chance_error_rate({{1, 2, 3}}), 1);
   // By length: {1}, {2, 3}, {4, 5, 6} are answered with {2, 3}, {4, 5, 6} and {1}.
   EXPECT_DOUBLE_EQ(chance_error_rate({{4, 5, 6}, {1}, {2, 3}}), (2.0 + 3 + 3) / 6);
+  // Utterances of the same sentence have the same answer, which is another sentence.
+  EXPECT_DOUBLE_EQ(chance_error_rate({{2, 3}, {2, 3}, {1}, {1}, {2, 3}}), (3 * 2 + 2 * 2.0) / 8);
+  EXPECT_DOUBLE_EQ(chance_error_rate({{2, 3}, {2, 3}}), 1);
 }
 
 }  // namespace

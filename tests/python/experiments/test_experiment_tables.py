@@ -33,7 +33,7 @@ def generated(method, batch, s_per_image, **columns):
     return always | speeds | {"method": method, "batch": batch, "process": 1} | columns
 
 
-@pytest.mark.parametrize("name", ["copy_table", "digits_table", "speech_table", "epoch_table", "image_speed_table"])
+@pytest.mark.parametrize("name", ["copy_table", "digits_table", "fashion_table", "speech_table", "epoch_table", "long_text_table", "long_copy_table", "image_speed_table"])
 def test_a_table_without_results_says_so(tmp_path, name):
     assert getattr(tables, name)(tmp_path) == ["Nothing is measured yet."]
 
@@ -63,13 +63,41 @@ def test_the_digits_give_the_best_point_of_each_curve(tmp_path):
     assert text[3].endswith("| 4.5 | 1,000 |") and "Images are generated 64 at a time." in text
 
 
+def test_fashion_gives_bits_after_equal_updates_and_after_equal_time(tmp_path):
+    data = {"task": "images", "data": "../../data/fashion-mnist"}
+    ends = [("softmax", 0, 2.5, 200.0), ("softmax", 1, 2.6, 220.0), ("linear", 0, 2.7, 90.0), ("linear", 1, 2.8, 60.0)]
+    write(tmp_path, "fashion-short", "trainings.jsonl",
+          *(ended(m, seed=s, bits_per_dim=x, training_s=t, update=1400, **data) for m, s, x, t in ends))  # fmt: skip
+    # The fastest training ended after 60 s: points after that do not count.
+    points = [(m, s, n, x + d, t * n / 1400) for m, s, x, t in ends for n, d in ((350, 1.0), (700, 0.5), (1400, 0.0))]
+    write(tmp_path, "fashion-short", "curves.jsonl",
+          *(ended(m, seed=s, update=n, bits_per_dim=x, training_s=t, **data) for m, s, n, x, t in points))  # fmt: skip
+    text = tables.fashion_table(tmp_path)
+    assert text[2:4] == ["| `softmax` | 2.500 to 2.600 · 3.500 to 3.600 | 3.33 to 3.67 | 7,200 | not measured |",
+                         "| `linear` | 2.700 to 2.800 · 2.800 to 3.200 | 1 to 1.5 | 7,200 | not measured |"]  # fmt: skip
+    assert text[-2] == "Lowest to highest of 2 seeds. Equal time is 1 minutes, in which the fastest training ended."
+
+
+def test_long_sequences_give_what_was_reached_and_how_often_weights_changed(tmp_path):
+    write(tmp_path, "long-text", "trainings.jsonl", ended("sdpa", bits_per_dim=4.5, update=60, training_s=600.0),
+          ended("sdpa", seed=1, bits_per_dim=4.6, update=50, training_s=600.0))  # fmt: skip
+    text = tables.long_text_table(tmp_path)
+    assert text[2] == "| `sdpa` | 4.500 to 4.600 | 50 to 60 | 10 to 12 |" and text[-2] == "Lowest to highest of 2 seeds."
+    write(tmp_path, "long-copy", "trainings.jsonl", ended("sdpa", validation_accuracy=0.25, update=60, training_s=600.0))
+    assert tables.long_copy_table(tmp_path)[2] == "| `sdpa` | 25 % | 60 | 10 |"
+
+
 def test_speech_gives_error_rates_and_epochs(tmp_path):
-    columns = {"task": "speech", "phone_error_rate": 0.25, "chance_error_rate": 0.9}
-    write(tmp_path, "speech-short", "trainings.jsonl", ended("linear", **columns))
+    columns = {"task": "speech", "phone_error_rate": 0.25, "chance_error_rate": 0.9, "learning_rate": 0.002}
+    data = {"data": "../../data/synthesised-speech"}
+    write(tmp_path, "speech-short", "trainings.jsonl", ended("linear", **columns, **data))
     write(tmp_path, "speech-epoch", "trainings.jsonl", ended("linear", **columns, updates=24))
     text = tables.speech_table(tmp_path)
-    assert text[2] == "| `linear` | 25 % | 7,200 |"
-    assert text[-2:] == ["By chance, 90 % of the phones would be wrong.", f"The training took 1.5 minutes on {WHERE}"]
+    assert text[2] == "| `linear` | 25 % · not reached | 0.002 | 1.5 | 7,200 |"
+    note = "One seed. Equal time is 1.5 minutes, in which the fastest training ended. By chance, 90 % of the phones would be wrong."
+    assert text[-2:] == [note, f"The training took 1.5 minutes on {WHERE}"]
+    write(tmp_path, "speech-short", "trainings.jsonl", ended("linear", **columns))
+    assert tables.speech_table(tmp_path) == ["Nothing is measured yet."], "made speech is left out"
     text = tables.epoch_table(tmp_path)
     assert text[2] == "| `linear` | 2 |" and text[-2] == "Extrapolated from 24 updates."
 

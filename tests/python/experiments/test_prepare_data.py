@@ -1,5 +1,5 @@
-"""Tests of experiments/prepare_data.py, which writes data from packages of Debian, with stand-ins for apt-get and dpkg-deb; and of the
-trainings that ship with such data, on data of a few items."""
+"""Tests of experiments/prepare_data.py, which writes data from packages of Debian, with stand-ins for apt-get and dpkg-deb and the real
+espeak-ng; and of the trainings that ship with such data, on data of a few items."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ from test_cli_train import lines_of
 
 sys.path.insert(0, str(ROOT / "experiments"))
 import prepare_data  # noqa: E402
-from sources import debian, fashion_mnist, handbook  # noqa: E402
+from sources import debian, espeak, fashion_mnist, handbook, synthesised_speech  # noqa: E402
 
 SCRIPT = ROOT / "experiments/prepare_data.py"
 # `apt-get download NAME` packs the folder packages/NAME. Without lists of packages of its own it fails if the file `old-lists` is
@@ -168,7 +168,149 @@ def test_the_handbook_is_split_by_chapter(system, tmp_path, monkeypatch):
     assert handbook.is_complete(tmp_path / "data/debian-handbook")
 
 
+# ---------------------------------------------------------------- synthesised speech
+
+
+def parts_of(*sentences):
+    """The tasks of few sentences: the first ones are for training, in three voices, the last one for validation, in two."""
+    training, validation = (synthesised_speech.tasks_of(part, some) for part, some in
+                            (("training", sentences[:-1]), ("validation", sentences[-1:])))  # fmt: skip
+    return {"training": [t for t in training if t.voice in ("m1", "f2", "Gene")], "validation": validation[:2]}
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory):
+    """A folder of synthesised speech, and what it was made of."""
+    folder, scratch = tmp_path_factory.mktemp("speech"), tmp_path_factory.mktemp("scratch")
+    parts = parts_of("A grey cat sat on the mat.", "She sells eggs at the gate.", "A cat sells the mat.")
+    synthesised_speech.write_parts(folder, scratch, parts)
+    return folder, parts
+
+
+def rows_of(path):
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+def test_utterances_have_filterbanks_and_phones_with_their_times(speech):
+    folder, parts = speech
+    phones = (folder / "phones.txt").read_text().splitlines()
+    assert len(phones) == len(set(phones)) and {"k", "s", "t", "eI"} <= set(phones)
+    assert not any(name.startswith("_") for name in phones), "pauses are no phones"
+    frames = []
+    for part, tasks in parts.items():
+        rows, times = rows_of(folder / f"{part}.tsv"), rows_of(folder / f"{part}-times.tsv")
+        assert [row[0] for row in rows] == [row[0] for row in times] == [task.identifier for task in tasks]
+        for (_, path, transcript), (_, begins) in zip(rows, times, strict=True):
+            features = np.load(folder / path)
+            assert features.dtype == np.float32 and features.shape[1] == 40
+            begins = [int(frame) for frame in begins.split()]
+            assert len(begins) == len(transcript.split()) and begins == sorted(begins)
+            assert 0 <= begins[0] and begins[-1] < len(features) < 400
+            assert set(transcript.split()) <= set(phones)
+            if part == "training":
+                frames.append(features)
+    of_training = np.concatenate(frames)
+    assert np.allclose(of_training.mean(0), 0, atol=1e-3) and np.allclose(of_training.std(0), 1, atol=1e-3)
+
+
+def test_vowels_and_hisses_are_where_the_phonemes_say(speech):
+    """An s is stronger in the highest bands than in the lowest, and a vowel is not: sound and times belong together."""
+    folder, _ = speech
+    tilts = {"s": [], "I": [], "a": [], "E": []}
+    for (_, path, transcript), (_, begins) in zip(rows_of(folder / "training.tsv"), rows_of(folder / "training-times.tsv"), strict=True):
+        features, frames = np.load(folder / path), [int(frame) for frame in begins.split()]
+        for phone, begin, end in zip(transcript.split(), frames, [*frames[1:], len(features)]):
+            if phone in tilts and end - begin >= 4:
+                middle = features[begin + 2 : end - 1]
+                tilts[phone].append(middle[:, 32:].mean() - middle[:, :8].mean())
+    vowels = [tilt for phone in ("I", "a", "E") for tilt in tilts[phone]]
+    assert len(tilts["s"]) >= 4 and len(vowels) >= 10
+    assert np.mean(tilts["s"]) > np.mean(vowels) + 1
+
+
+def test_the_same_sentences_give_the_same_features(speech, tmp_path):
+    folder, parts = speech
+    (tmp_path / "again").mkdir()
+    synthesised_speech.write_parts(tmp_path / "again", tmp_path, parts)
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert len(files) == 5 + sum(map(len, parts.values()))
+    assert all((tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes() for name in files)
+
+
+def test_validation_shares_no_sentence_and_no_voice_with_training():
+    sentences = synthesised_speech.sentences_of(synthesised_speech.SENTENCES.read_text())
+    assert {part: len(own) for part, own in sentences.items()} == {"training": 201, "validation": 40}
+    spoken = {part: synthesised_speech.tasks_of(part, own) for part, own in sentences.items()}
+    for column in ("sentence", "voice"):
+        training, validation = ({getattr(task, column) for task in spoken[part]} for part in ("training", "validation"))
+        assert training and validation and not training & validation, column
+    for tasks in spoken.values():
+        assert len({task.identifier for task in tasks}) == len(tasks)
+        assert {task.speed for task in tasks} == set(synthesised_speech.SPEEDS)
+        assert len({task.pitch for task in tasks if task.voice == tasks[0].voice}) > 5
+
+
+def test_every_phone_of_the_held_out_sentences_is_one_of_training():
+    sentences = synthesised_speech.sentences_of(synthesised_speech.SENTENCES.read_text())
+    usual = espeak.Voice("en-us+m1", 200, 50)
+    spoken = espeak.speak_all([(text, usual) for own in sentences.values() for text in own], None)
+    phones = [{synthesised_speech.phone_of(name) for name, _ in one.phonemes} for one in spoken]
+    assert set.union(*phones[201:]) <= set.union(*phones[:201])
+
+
+def test_a_voice_that_espeak_lacks_is_refused(tmp_path):
+    wrong = [synthesised_speech.Task("training-1-x", "One.", voice, 180, 50) for voice in ("m1", "nobody")]
+    with pytest.raises(debian.SourceError, match="espeak-ng could not speak: RuntimeError: there is no variant 'nobody' of its voices in /"):
+        synthesised_speech.write_parts(tmp_path, tmp_path, {"training": wrong, "validation": wrong})
+
+
+def test_without_a_network_the_python_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    with pytest.raises(debian.SourceError, match="pip could not download no-such-module==1.0; is there a network"):
+        synthesised_speech._imported("no_such_module", "no-such-module==1.0", tmp_path)
+
+
+def test_every_method_of_speech_short_trains(attnbench, speech, tmp_path):
+    folder, _ = speech
+    small = settings(data=folder, updates=16, validate_every=8, batch=2, layers=1, threads=1)
+    lines = attnbench.json("train", "speech-short", "--out", "out", *small)
+    assert [line["method"].split(":")[0] for line in lines] == ["bi-lstm", "softmax", "lsh-4", "linear", "gated-delta"]
+    for line in lines:
+        assert line["outcome"] == "measured" and line["phone_error_rate"] > 0 and line["chance_error_rate"] == 1
+        points = [p["training_loss"] for p in lines_of(tmp_path / "out", "curves.jsonl") if p["method"] == line["method"]]
+        assert len(points) == 2 and points[1] < points[0]
+
+
+def test_learning_rates_are_searched_alike_for_each_method(build, speech, tmp_path):
+    folder, _ = speech
+    small = settings(data=folder, method='["linear","bi-lstm"]', validate_every=2, batch=2, layers=1, hidden=8, threads=1)
+    command = [ROOT / "experiments/search_learning_rates", "speech-short", "--rates", "1e-9", "0.005", "--updates", "4"]
+    done = subprocess.run([*command, "--out", tmp_path / "rates", "--program", build / "attnbench", *small],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    head, _, *rows = done.stdout.splitlines()
+    assert head == "| method | 1e-09 | 0.005 | best |"
+    assert [(row.split("`")[1], row.split("| ")[-1]) for row in rows] == [("linear", "0.005 |"), ("bi-lstm", "0.005 |")]
+    ended = [line for rate in ("1e-09", "0.005") for line in lines_of(tmp_path / "rates" / rate, "trainings.jsonl")]
+    assert [line["update"] for line in ended] == [4] * 4 and {line["seed"] for line in ended} == {0}
+
+
 # ---------------------------------------------------------------- trainings
+
+
+@pytest.mark.parametrize("name", ["long-text", "long-copy"])
+def test_every_method_of_the_long_trainings_trains(attnbench, tmp_path, name):
+    (tmp_path / "book").mkdir()
+    for part in ("training", "validation"):
+        (tmp_path / f"book/{part}.txt").write_text("A book says the same words again. " * 20)
+    small = settings(length=160, seed=0, seconds=0, updates=4, validate_every=2, validation_batches=1, threads=1, layers=1)
+    small += settings(data="book") if name == "long-text" else settings(min_copied=4, max_copied=8, gap=100)
+    lines = attnbench.json("train", name, "--out", "out", *small)
+    assert [line["method"] for line in lines] == ["sdpa", "sparse-sdpa", "linear", "gated-delta", "kda"]
+    for line in lines:
+        assert line["outcome"] == "measured" and line["pattern"] == ("window:512" if line["method"] == "sparse-sdpa" else "all")
+        points = [p["validation_loss"] for p in lines_of(tmp_path / "out", "curves.jsonl") if p["method"] == line["method"]]
+        assert points[1] < points[0] and ("bits_per_dim" in line) == (name == "long-text")
 
 
 def test_a_training_without_its_data_says_what_writes_them(attnbench, tmp_path):

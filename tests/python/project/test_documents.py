@@ -69,6 +69,11 @@ REDUCED = {
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
     "build/attnbench verify mean*": ("build/attnbench verify linear{rest}", "the page's method is built into an example alone"),
     "build/attnbench measure mean*": ("build/attnbench measure linear{rest}", "the page's method is built into an example alone"),
+    "python3 experiments/prepare_data.py *": (
+        "python3 experiments/prepare_data.py --help",
+        "downloads packages; test_prepare_data.py runs it with stand-ins",
+    ),
+    "experiments/search_learning_rates *": (None, "trains for half an hour; test_prepare_data.py runs a small search"),
     "pip install *": (None, "compiles for minutes; test_package_wheel.py builds and installs a wheel"),
     "attnbench sweep quickstart *": (
         "build/attnbench sweep quickstart {rest} --set query_len=256 --set timing.time_budget_s=0.05 --set timing.processes=1",

@@ -18,7 +18,12 @@ grid, images, paper, paper_tables, panel, split = (
     importlib.import_module(f"attnplots.{name}") for name in ("marks.grid", "figures.experiments.images", "published.paper", "published.paper_tables", "marks.panel", "figures.split")
 )
 # By figure: the ends of its file names with the results of the project.
-ENDS = {name: ("",) for name in paper.FIGURES} | {"figure5": ("-digits", "-speech-short")}
+ENDS = {name: ("",) for name in paper.FIGURES} | {
+    "figure5": ("-digits", "-speech-short"),
+    "long": tuple(f"-{name}" for name in ("long-text", "long-copy") if (ROOT / f"results/{name}").exists()),
+}
+# The figures whose results the project has; the data of `long` take hours, and are drawn once they are there.
+DRAWN = [name for name in paper.FIGURES if ENDS[name]]
 # The widths of a column and of a page of a paper, 3.25 and 6.75 inches, in points.
 WIDTHS = {"column": 234, "page": 486}
 SVG = "{http://www.w3.org/2000/svg}"
@@ -54,7 +59,7 @@ def refused(capsys, *words):
 # ---------------------------------------------------------------- figures
 
 
-@pytest.mark.parametrize("name", paper.FIGURES)
+@pytest.mark.parametrize("name", DRAWN)
 def test_a_figure_is_written_in_three_formats_at_two_widths(files_of, name):
     folder = files_of(name)
     for width, points in WIDTHS.items():
@@ -70,7 +75,7 @@ def test_a_figure_is_written_in_three_formats_at_two_widths(files_of, name):
             assert struct.unpack(">I", png[16:20])[0] == round(points / 72 * 300)
 
 
-@pytest.mark.parametrize("name", paper.FIGURES)
+@pytest.mark.parametrize("name", DRAWN)
 def test_pdf_files_embed_their_fonts_and_hold_no_pictures_of_curves(files_of, name):
     for path in files_of(name).glob("out/*.pdf"):
         content = path.read_bytes()
@@ -79,7 +84,7 @@ def test_pdf_files_embed_their_fonts_and_hold_no_pictures_of_curves(files_of, na
         assert (b"/Subtype /Image" in content) == (name in ("figure3", "figure4"))
 
 
-@pytest.mark.parametrize("name", paper.FIGURES)
+@pytest.mark.parametrize("name", DRAWN)
 def test_a_figure_says_which_folder_and_which_revision_it_shows(files_of, name):
     folder = files_of(name)
     told = (folder / "told.txt").read_text()
@@ -116,7 +121,7 @@ def looks_in(path):
 
 def test_a_method_has_the_same_colour_and_mark_in_every_figure(files_of):
     colours, shapes = {}, {}
-    for name in paper.FIGURES:
+    for name in DRAWN:
         for path in files_of(name).glob("out/*.svg"):
             of_names, of_marks = looks_in(path)
             for method, found in of_names.items():
@@ -140,6 +145,18 @@ def test_figure_5_names_the_data_that_stand_in_for_the_papers(files_of):
     shown = [text.text for text in root.iter(f"{SVG}text")]
     assert "Task images, data digits" in shown
     assert {"Epoch", "Wall time of the updates (s)", "Validation loss"} <= set(shown)
+
+
+def test_the_figure_of_long_sequences_shows_the_loss_against_time(attnbench, tmp_path):
+    of = {"task": "text", "data": "../../data/debian-handbook", "length": 16384}
+    points = [training(m, 5 - n / 100 * f, update=n, validation_loss=5 - n / 100 * f, training_s=n / f, **of)
+              for m, f in (("sdpa", 0.1), ("linear", 1.0)) for n in (20, 40, 60)]  # fmt: skip
+    folder = write(tmp_path / "results", "long-text", "curves.jsonl", points)
+    (folder / "environment.json").write_text(json.dumps({"experiment": "long-text", "environment": {}}))
+    done = attnbench("paper", "long", "--results", "results", "--out", "out", "--width", "page")
+    assert done.stdout.splitlines() == [f"out/long-long-text-page.{kind}" for kind in ("pdf", "svg", "png")]
+    shown = [text.text for text in ElementTree.parse(tmp_path / "out/long-long-text-page.svg").getroot().iter(f"{SVG}text")]
+    assert {"Task text, data debian-handbook", "Wall time of the updates (s)", "Validation loss", "sdpa", "linear"} <= set(shown)
 
 
 def test_figures_3_and_4_name_the_models(files_of):
@@ -317,7 +334,7 @@ def made(tmp_path):
     lines = [generation("linear", 0.5), generation("softmax", 4.0, extrapolated=True), generation("linear", 0.25, "cuda")]
     write(root, "speed", "generations.jsonl", lines)
     lines = [training("softmax", value, seed) for seed, value in enumerate((0.7, 0.9, 0.8))]
-    lines.append(training("linear", 1.5, data="../data/digits"))
+    lines.append(training("linear", 1.5, data="../data/fashion-mnist"))
     lines.append(training("linear", 9.0, task="speech", data="", epoch_s=123456.0))
     write(root, "trained", "trainings.jsonl", lines)
     name = {"environment": {"cpu_model": "Some_CPU 100 % & #1 ± {x} 中", "revision": "0123456789ab"}}
@@ -337,7 +354,7 @@ def test_our_numbers_are_beside_those_of_the_paper_with_what_they_were_measured_
     assert rows[0][:4] == ["mnist", "softmax", "0.621", "0.800 (0.700–0.900) [a]"], "median and range of the seeds"
     assert "1.500 [" in rows[3][3]
     text = paper_tables.paper_table("1", made, ROOT).text("markdown")
-    assert "]: digits in place of mnist, cpu (trained/machine)." in text
+    assert "]: fashion-mnist in place of mnist, cpu (trained/machine)." in text
     assert "[a]: cpu, median and range of 3 seeds (trained/machine)." in text
     assert "123500 [" in paper_tables.paper_table("3", made, ROOT).text("markdown"), "no exponents"
 
@@ -464,9 +481,10 @@ def test_of_several_machines_the_one_with_the_most_measured_cases_is_drawn(tmp_p
         ("figure2", "`attnbench train copy-task` or `attnbench train copy-task-short`"),
         ("figure3", "samples-*.npy of `attnbench train mnist` and `attnbench generate results/mnist/MACHINE`"),
         ("figure4", "completions-*.npy of `attnbench train cifar10`"),
-        ("figure5", "`attnbench train digits` or `attnbench train speech` or `attnbench train speech-short`"),
+        ("figure5", "`attnbench train fashion-short` or `attnbench train digits` or `attnbench train speech` or `attnbench train speech-short`"),
+        ("long", "curves.jsonl of `attnbench train long-text` or `attnbench train long-copy`"),
         ("memory", "`attnbench sweep figure1` or `attnbench sweep methods`"),
-        ("table1", "`attnbench train digits` or `attnbench throughput mnist`"),
+        ("table1", "`attnbench train fashion-short` or `attnbench throughput mnist`"),
         ("table2", "`attnbench train cifar10` or `attnbench throughput cifar10`"),
         ("table3", "`attnbench train speech-short` or `attnbench train speech-epoch`"),
         ("table4", "`attnbench throughput mnist` or `attnbench throughput cifar10`"),

@@ -180,6 +180,63 @@ def test_a_stand_in_for_the_data_is_named(tmp_path):
     assert (found.verdict, found.stand_in) == ("reproduced", "on digits, not mnist")
 
 
+def test_data_stand_in_for_one_quantity_alone(tmp_path):
+    lines = [training("softmax", 1.0, data="x/clothes"), training("linear", 1.5, data="x/clothes")]
+    write(tmp_path, "a", "trainings.jsonl", lines)
+    assert answer(tmp_path, ORDER, {"mnist epoch_s": ["clothes"]}).verdict == "cannot tell"
+    assert answer(tmp_path, ORDER, {"mnist bits_per_dim": ["clothes"]}).stand_in == "on clothes, not mnist"
+    assert answer(tmp_path, ORDER | {"stand_ins": ["clothes"]}).stand_in == "on clothes, not mnist"
+
+
+def curve(method, seed, points, **other):
+    """The points of a training: updates, bits and seconds."""
+    return [training(method, bits, seed, update=n, training_s=s, **other) for n, bits, s in points]
+
+
+def test_curves_that_still_fall_leave_an_order_open(tmp_path):
+    # softmax falls by 0.4 in its last quarter, linear by nothing.
+    curves = [curve("softmax", 0, [(50, 3.0, 5), (75, 2.4, 7.5), (100, 2.0, 10)]), curve("linear", 0, [(50, 2.3, 1), (100, 2.3, 2)])]
+    folder = write(tmp_path, "a", "trainings.jsonl", [points[-1] for points in curves])
+    settled = ORDER | {"settled": True}
+    assert answer(tmp_path, settled).verdict == "reproduced", "without curves nothing is known of their falls"
+    write(tmp_path, "a", "curves.jsonl", [point for points in curves for point in points])
+    assert answer(tmp_path, ORDER).verdict == "reproduced"
+    found = answer(tmp_path, settled)
+    assert found.verdict == "cannot tell"
+    assert found.numbers.endswith("; still falling by more than what is between: softmax")
+    # The gap is larger than what any curve falls.
+    curves[1] = curve("linear", 0, [(50, 2.6, 1), (100, 2.6, 2)])
+    for name, lines in (("trainings", [points[-1] for points in curves]), ("curves", [p for points in curves for p in points])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert answer(tmp_path, settled).verdict == "reproduced"
+    # The same holds for an order that is wrong.
+    reverse = settled | {"methods": ["linear", "softmax"]}
+    assert answer(tmp_path, reverse).verdict == "not reproduced"
+
+
+def test_a_claim_about_equal_time_reads_curves_at_that_time(tmp_path):
+    curves = [curve("softmax", 0, [(25, 4.0, 5), (50, 3.0, 10), (100, 2.0, 20)]), curve("linear", 0, [(50, 3.5, 5), (100, 2.5, 10)])]
+    write(tmp_path, "a", "trainings.jsonl", [points[-1] for points in curves])
+    write(tmp_path, "a", "curves.jsonl", [point for points in curves for point in points])
+    assert answer(tmp_path, ORDER).numbers == "softmax 2.000, linear 2.500"
+    one = ORDER | {"at": "equal time"}
+    found = answer(tmp_path, one)
+    assert (found.verdict, found.numbers) == ("not reproduced", "softmax 3.000, linear 2.500")
+    assert found.budget == "0.167 minutes of training each"
+    assert claims_module.rule_text(one) == "bits/dim after equal time: softmax < linear"
+
+
+def test_verdicts_on_trainings_name_their_budget(tmp_path):
+    lines = [training("softmax", 1.0, update=100, batch=10, training_s=60.0), training("linear", 1.5, update=200, batch=10, training_s=30.0)]
+    write(tmp_path, "a", "trainings.jsonl", lines)
+    claims = claims_module.Claims([ORDER])
+    (verdict,) = claims_module.decided([], results.load(tmp_path), claims)
+    assert verdict.text() == "reproduced at this budget (100 to 200 updates of 10, 0.5 to 1 minutes each)"
+    epochs = claim("order", "trainings", quantity="epoch_s", methods=["softmax", "linear"], where={"dataset": "mnist"})
+    (verdict,) = claims_module.decided([], results.load(tmp_path), claims_module.Claims([epochs]))
+    assert verdict.text() == "not reproduced", "times do not depend on how much was trained"
+
+
 def test_nothing_measured_is_said_in_words(tmp_path):
     found = answer(tmp_path, ORDER)
     assert (found.verdict, found.numbers) == ("cannot tell", "no trainings of mnist in the results")
