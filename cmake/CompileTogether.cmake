@@ -2,7 +2,8 @@
 # of a folder are compiled together, a few at a time. clang-tidy needs a build folder where each source stands alone (.ci/lint).
 option(ATTNBENCH_COMPILE_TOGETHER "Compile several sources of a folder together, which takes less time" ON)
 
-# Compiles the sources of `target` together, up to `count` of one folder. Sources with options of their own stay alone.
+# Compiles the sources of `target` together, up to `count` of one folder, or of all folders with ACROSS_FOLDERS, which pays where the
+# headers take most of the time. Sources with options of their own stay alone.
 function(attnbench_compile_together target count)
   if(NOT ATTNBENCH_COMPILE_TOGETHER)
     return()
@@ -16,6 +17,9 @@ function(attnbench_compile_together target count)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE path)
     cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
     cmake_path(GET path PARENT_PATH folder)
+    if("ACROSS_FOLDERS" IN_LIST ARGN)
+      set(folder "${target}")
+    endif()
     string(MAKE_C_IDENTIFIER "${folder}" folder)
     if(NOT DEFINED place_in_${folder})
       set(place_in_${folder} 0)

@@ -70,43 +70,30 @@ def copy_table(root: Path) -> list[str]:
     return _training_table(root, "copy-task-short", head, cells, note)
 
 
-def digits_table(root: Path) -> list[str]:
-    """Bits per dimension of the digits, times of epochs, and how fast images are generated."""
-    return _images_table(root, "digits")
-
-
 def fashion_table(root: Path) -> list[str]:
-    """The same of Fashion-MNIST, with bits per dimension after equal updates and after equal time."""
-    return _images_table(root, "fashion-short")
-
-
-def _images_table(root: Path, name: str) -> list[str]:
+    """Bits per dimension of Fashion-MNIST after equal updates and after equal time, times of epochs, and how fast images are
+    generated."""
+    name = "fashion-short"
     if (folder := _training_folder(root, name)) is None:
         return NOTHING
     rows = _by_method(row for row in results.read_folder(folder) if row["source"] == results.TRAININGS)
-    points = _by_method(trainings.load_points(folder))
-    is_generated = (folder / results.GENERATIONS_FILE_NAME).exists()
-    speeds = results.generations(folder) if is_generated else []
+    speeds = results.generations(folder) if (folder / results.GENERATIONS_FILE_NAME).exists() else []
     speeds_of = _by_method(speeds)
-    equal_time = name != "digits"
 
     def cells(method: str, lines: list[Record]) -> list[str]:
         fastest = max((row["images_per_s"] for row in speeds_of.get(method, [])), default=None)
-        generated = "not measured" if fastest is None else amount(fastest)
-        epoch = amount(min(line["epoch_s"] for line in lines))
-        if equal_time:
-            return [_quality(rows[method], "bits_per_dim", "{:.3f}".format), _minutes(lines), epoch, generated]
-        best = min(points[method], key=lambda point: point["bits_per_dim"])
-        return [f"{best['bits_per_dim']:.3f}", f"{best['update']:,} of {lines[0]['updates']:,}", epoch, generated]
+        return [
+            _quality(rows[method], "bits_per_dim", "{:.3f}".format),
+            _minutes(lines),
+            span((line["epoch_s"] for line in lines), amount),
+            "not measured" if fastest is None else amount(fastest),
+        ]
 
     def note(lines: list[Record]) -> str:
         said = [f"Images are generated {max(row['batch'] for row in speeds)} at a time."] if speeds else []
-        return " ".join([_compared_at(lines), *said] if equal_time else said)
+        return " ".join([_compared_at(lines), *said])
 
-    if equal_time:
-        head = ("bits per dimension after equal updates · after equal time", "minutes", "an epoch, s", "images/s")
-    else:
-        head = ("bits per dimension", "after updates", "an epoch, s", "images/s")
+    head = ("bits per dimension after equal updates · after equal time", "minutes", "an epoch, s", "images/s")
     return _training_table(root, name, head, cells, note)
 
 
@@ -126,7 +113,7 @@ def _compared_at(lines: list[Record]) -> str:
     """How many seeds there are, and which time is the equal one, in sentences."""
     seeds, time = len({line["seed"] for line in lines}), trainings.equal_time(lines)
     spread = f"Lowest to highest of {seeds} seeds." if seeds > 1 else "One seed."
-    return f"{spread} Equal time is {amount(time / 60)} minutes, in which the fastest training ended." if time else spread
+    return f"{spread} Equal time is {amount(time / 60)} min, in which the fastest training ended." if time else spread
 
 
 def speech_table(root: Path) -> list[str]:

@@ -249,7 +249,6 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "repeat-times": repeat_times,
     "rivals": rivals_table,
     "copy-task-short": experiment_tables.copy_table,
-    "digits": experiment_tables.digits_table,
     "image-speed": experiment_tables.image_speed_table,
     "fashion-short": experiment_tables.fashion_table,
     "long-text": experiment_tables.long_text_table,

@@ -2,19 +2,18 @@
 #include "experiments/data/copy_task.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "tests/support/errors_of.h"
+#include "tests/support/generator.h"
 
 namespace experiments {
 namespace {
 
 using attnbench::message_of;
-
-at::Generator generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
+using attnbench::seeded;
 
 // Checks every token of a batch against the definition, one at a time, and returns how often each n occurs.
 std::map<int64_t, int64_t> check_batch(const CopyTaskSettings& s, const CopyBatch& batch, int64_t size) {
@@ -49,7 +48,7 @@ std::map<int64_t, int64_t> check_batch(const CopyTaskSettings& s, const CopyBatc
 TEST(CopyTask, EveryTokenAndMaskFollowsTheDefinition) {
   const CopyTask task;
   EXPECT_EQ(task.settings().length, 128);
-  const auto counts = check_batch(task.settings(), task.next(2000, generator(1)), 2000);
+  const auto counts = check_batch(task.settings(), task.next(2000, seeded(1)), 2000);
   // All 31 values of n occur, each about 65 times. A binomial count is outside 25…125 less than once in 10^6.
   EXPECT_EQ(counts.size(), 31U);
   for (const auto& [n, count] : counts) EXPECT_TRUE(count > 25 && count < 125) << n << " occurs " << count << " times";
@@ -57,7 +56,7 @@ TEST(CopyTask, EveryTokenAndMaskFollowsTheDefinition) {
 
 TEST(CopyTask, FillersStandBetweenTheSymbolsAndTheirCopies) {
   const CopyTaskSettings s{.length = 40, .symbols = 3, .min_n = 2, .max_n = 5, .max_gap = 28};
-  const auto batch = CopyTask(s).next(500, generator(1));
+  const auto batch = CopyTask(s).next(500, seeded(1));
   const auto x = batch.inputs.accessor<int64_t, 2>(), y = batch.targets.accessor<int64_t, 2>();
   const auto mask = batch.mask.accessor<bool, 2>();
   std::map<int64_t, int64_t> gaps;
@@ -88,13 +87,13 @@ TEST(CopyTask, FillersStandBetweenTheSymbolsAndTheirCopies) {
 
 TEST(CopyTask, SettingsChangeTheSizes) {
   for (const auto& s : {CopyTaskSettings{4, 1, 1, 1}, CopyTaskSettings{20, 3, 2, 9}, CopyTaskSettings{50, 10, 5, 5}}) {
-    check_batch(s, CopyTask(s).next(50, generator(2)), 50);
+    check_batch(s, CopyTask(s).next(50, seeded(2)), 50);
   }
 }
 
 TEST(CopyTask, AllSymbolsAreEquallyFrequent) {
   const CopyTask task;
-  const auto inputs = task.next(1000, generator(3)).inputs;
+  const auto inputs = task.next(1000, seeded(3)).inputs;
   const auto counts = at::bincount(inputs.flatten(), {}, 11).narrow(0, 1, 10).to(at::kDouble);
   // About 9400 each; the standard deviation is about 130, because each symbol is counted twice.
   EXPECT_LT((counts / counts.mean() - 1).abs().max().item<double>(), 0.08);
@@ -102,20 +101,20 @@ TEST(CopyTask, AllSymbolsAreEquallyFrequent) {
 
 TEST(CopyTask, TheMaskedTargetsAreTheSeparatorAndTheRepeatedSymbols) {
   const CopyTaskSettings s{.length = 12, .symbols = 9, .min_n = 3, .max_n = 3};
-  const auto batch = CopyTask(s).next(1, generator(4));
+  const auto batch = CopyTask(s).next(1, seeded(4));
   const auto scored = batch.targets.masked_select(batch.mask);
   EXPECT_TRUE(at::equal(scored, at::cat({at::zeros({1}, at::kLong), batch.inputs[0].narrow(0, 0, 3)})));
 }
 
 TEST(CopyTask, TheStateOfTheGeneratorDecidesTheBatch) {
   const CopyTask task;
-  auto random = generator(5);
+  auto random = seeded(5);
   const auto first = task.next(8, random);
   const auto state = random.get_state();
   const auto second = task.next(8, random);
   EXPECT_FALSE(at::equal(first.inputs, second.inputs));
-  EXPECT_TRUE(at::equal(task.next(8, generator(5)).inputs, first.inputs));
-  auto other = generator(6);
+  EXPECT_TRUE(at::equal(task.next(8, seeded(5)).inputs, first.inputs));
+  auto other = seeded(6);
   EXPECT_FALSE(at::equal(task.next(8, other).inputs, first.inputs));
   other.set_state(state);
   const auto restored = task.next(8, other);
@@ -138,7 +137,7 @@ TEST(CopyTask, RefusesSettingsOutsideTheirRanges) {
 
 TEST(CopyTask, RefusesAnEmptyBatchAndAGeneratorThatIsMissing) {
   const CopyTask task;
-  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { task.next(0, generator(1)); }), "batch = 0, expected at least 1");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { task.next(0, seeded(1)); }), "batch = 0, expected at least 1");
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { task.next(1, {}); }), "expected a generator of the CPU");
 }
 

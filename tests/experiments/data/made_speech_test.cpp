@@ -2,17 +2,16 @@
 #include "experiments/data/made_speech.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/errors_of.h"
+#include "tests/support/generator.h"
 
 namespace experiments {
 namespace {
 
 using attnbench::message_of;
-
-at::Generator seeded(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
+using attnbench::seeded;
 
 // The share of the frames of 30 utterances whose nearest spectrum of an average speaker is that of their phone.
 double nearest_frame_accuracy(const MadeSpeech& language) {

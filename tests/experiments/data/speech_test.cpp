@@ -2,7 +2,6 @@
 #include "experiments/data/speech.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,10 +14,9 @@ namespace experiments {
 namespace {
 
 using attnbench::message_of;
+using attnbench::seeded;
 using attnbench::TempFolder;
 using Labels = std::vector<int64_t>;
-
-at::Generator generator_of(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
 
 // Features of which all elements differ.
 at::Tensor features(int64_t frames, float first = 0) { return at::arange(frames * 40).to(at::kFloat).view({frames, 40}) + first; }
@@ -194,7 +192,7 @@ TEST(Speech, RefusesToWriteWhatTheFormatCannotHold) {
 
 TEST(BatchesByLength, EveryUtteranceIsInOneBatch) {
   for (const int64_t count : {0, 1, 9, 10, 11, 100}) {
-    const auto batches = batches_by_length(of_lengths(std::vector<int64_t>(size_t(count), 7)), 10, generator_of(1));
+    const auto batches = batches_by_length(of_lengths(std::vector<int64_t>(size_t(count), 7)), 10, seeded(1));
     EXPECT_EQ(int64_t(batches.size()), (count + 9) / 10);
     std::multiset<int64_t> seen;
     int64_t smaller = 0;
@@ -213,10 +211,10 @@ TEST(BatchesByLength, EveryUtteranceIsInOneBatch) {
 
 TEST(BatchesByLength, ABatchHasSimilarLengths) {
   std::vector<int64_t> lengths;
-  const auto drawn = at::randint(100, 2400, {1000}, generator_of(2), at::kLong);
+  const auto drawn = at::randint(100, 2400, {1000}, seeded(2), at::kLong);
   for (int64_t i = 0; i < 1000; ++i) lengths.push_back(drawn[i].item<int64_t>());
   int64_t padded = 0, frames = 0;
-  for (const auto& batch : batches_by_length(of_lengths(lengths), 10, generator_of(3))) {
+  for (const auto& batch : batches_by_length(of_lengths(lengths), 10, seeded(3))) {
     int64_t longest = 0;
     for (const auto i : batch) longest = std::max(longest, lengths[size_t(i)]), frames += lengths[size_t(i)];
     padded += longest * int64_t(batch.size());
@@ -229,7 +227,7 @@ TEST(BatchesByLength, TheOrderAndTheCompanyChangeWithTheGenerator) {
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < 200; ++i) lengths.push_back(500 + i);
   const auto utterances = of_lengths(lengths);
-  auto random = generator_of(4);
+  auto random = seeded(4);
   const auto state = random.get_state();
   const auto first = batches_by_length(utterances, 8, random), second = batches_by_length(utterances, 8, random);
   random.set_state(state);
@@ -248,8 +246,7 @@ TEST(BatchesByLength, TheOrderAndTheCompanyChangeWithTheGenerator) {
 }
 
 TEST(BatchesByLength, RefusesWrongArguments) {
-  EXPECT_CONTAINS(message_of<c10::ValueError>([] { batches_by_length({}, 0, generator_of(1)); }),
-                  "batch = 0, expected at least 1");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { batches_by_length({}, 0, seeded(1)); }), "batch = 0, expected at least 1");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { batches_by_length({}, 1, {}); }), "expected a generator of the CPU");
 }
 

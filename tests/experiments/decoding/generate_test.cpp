@@ -2,20 +2,19 @@
 #include "experiments/decoding/generate.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "tests/support/errors_of.h"
+#include "tests/support/generator.h"
 
 namespace experiments {
 namespace {
 
 using attnbench::message_of;
-
-at::Generator generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
+using attnbench::seeded;
 
 SequenceModel small_image_model(const std::string& method) {
   at::manual_seed(3);
@@ -29,13 +28,13 @@ TEST(Generate, GivesImagesOfBytesThatFollowTheGenerator) {
   for (const auto* method : {"linear", "stateful-softmax", "stateful-sdpa", "softmax"}) {
     const auto model = small_image_model(method);
     const auto decoder = make_decoder(model, {.batch = 3, .max_tokens = 20});
-    const auto images = generate(*decoder, 15, {.generator = generator(1)});
+    const auto images = generate(*decoder, 15, {.generator = seeded(1)});
     ASSERT_EQ(images.sizes(), (at::IntArrayRef{3, 16}));
     EXPECT_EQ(images.scalar_type(), at::kByte);
     EXPECT_TRUE(images.select(1, 0).eq(0).all().item<bool>()) << "byte 0 is 0 by default";
     EXPECT_FALSE(at::equal(images[0], images[1])) << "every image has random numbers of its own";
-    EXPECT_TRUE(at::equal(generate(*decoder, 15, {.generator = generator(1)}), images)) << "new sequences are begun";
-    EXPECT_FALSE(at::equal(generate(*decoder, 15, {.generator = generator(2)}), images));
+    EXPECT_TRUE(at::equal(generate(*decoder, 15, {.generator = seeded(1)}), images)) << "new sequences are begun";
+    EXPECT_FALSE(at::equal(generate(*decoder, 15, {.generator = seeded(2)}), images));
   }
 }
 
@@ -49,7 +48,7 @@ TEST(Generate, DrawsEachByteFromTheOutputAtTheByteBefore) {
     for (const int64_t log_scale : {4, 5}) model->output->weight[log_scale].zero_(), model->output->bias[log_scale].fill_(-50);
     const auto decoder = make_decoder(model, {.batch = 3, .max_tokens = 20});
     const auto counts = at::ones({256}, at::kLong);
-    const auto images = generate(*decoder, 20, {.generator = generator(1), .first_byte_counts = counts});
+    const auto images = generate(*decoder, 20, {.generator = seeded(1), .first_byte_counts = counts});
     const auto means = model(images.narrow(1, 0, 20).to(at::kLong)).select(2, 2);
     const auto expected = ((means + 1) * 127.5).round().clamp(0, 255);
     EXPECT_LE((images.narrow(1, 1, 20) - expected).abs().max().item<double>(), 2) << method;
@@ -61,11 +60,11 @@ TEST(Generate, CompletesGivenBytes) {
   for (const auto* method : {"linear", "stateful-softmax", "softmax"}) {
     const auto decoder = make_decoder(small_image_model(method), {.batch = 3, .max_tokens = 15});
     const auto given = at::randint(256, {3, 8}, at::kByte);
-    const auto images = generate(*decoder, 15, {.generator = generator(1), .given = given});
+    const auto images = generate(*decoder, 15, {.generator = seeded(1), .given = given});
     EXPECT_TRUE(at::equal(images.narrow(1, 0, 8), given)) << method;
     // The same bytes, one after the other, with the random numbers of the completion.
     decoder->reset();
-    LogisticMixtureSampler sample(LogisticSampler::as_likelihood, generator(1));
+    LogisticMixtureSampler sample(LogisticSampler::as_likelihood, seeded(1));
     for (int64_t t = 0; t < 15; ++t) {
       const auto& parameters = decoder->step(images.select(1, t).to(at::kLong));
       if (t < 7) continue;
@@ -74,8 +73,8 @@ TEST(Generate, CompletesGivenBytes) {
       for (int64_t b = 0; b < 3; ++b) EXPECT_EQ(images[b][t + 1].item<int64_t>(), bytes[b]) << method << " " << t;
     }
     EXPECT_TRUE(at::equal(generate(*decoder, 7, {.given = given}), given)) << "nothing is left to generate";
-    const auto one = generate(*decoder, 15, {.generator = generator(1), .given = at::zeros({3, 1}, at::kByte)});
-    EXPECT_TRUE(at::equal(one, generate(*decoder, 15, {.generator = generator(1)}))) << "a given byte 0 is the default";
+    const auto one = generate(*decoder, 15, {.generator = seeded(1), .given = at::zeros({3, 1}, at::kByte)});
+    EXPECT_TRUE(at::equal(one, generate(*decoder, 15, {.generator = seeded(1)}))) << "a given byte 0 is the default";
   }
 }
 
@@ -88,7 +87,7 @@ TEST(Generate, DrawsTheFirstByteFromItsCounts) {
   EXPECT_EQ(counts[9].item<int64_t>(), 1);
   EXPECT_EQ(counts.sum().item<int64_t>(), 3);
   const auto decoder = make_decoder(small_image_model("linear"), {.batch = 3000, .max_tokens = 1});
-  const auto first = generate(*decoder, 1, {.generator = generator(1), .first_byte_counts = counts}).select(1, 0);
+  const auto first = generate(*decoder, 1, {.generator = seeded(1), .first_byte_counts = counts}).select(1, 0);
   EXPECT_TRUE(first.eq(7).logical_or(first.eq(9)).all().item<bool>());
   EXPECT_NEAR(first.eq(7).sum().item<double>(), 2000, 150);
 }

@@ -2,7 +2,6 @@
 #include "experiments/losses/logistic_mixture.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,17 +10,17 @@
 #include <vector>
 
 #include "tests/support/errors_of.h"
+#include "tests/support/generator.h"
 
 namespace experiments {
 namespace {
 
 using attnbench::message_of;
-
-at::Generator generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
+using attnbench::seeded;
 
 // Random parameters [count,30] whose components are at most wide enough that no byte within reach falls below 1e-5.
 at::Tensor random_parameters(int64_t count, at::ScalarType dtype, double min_log_scale, double max_log_scale) {
-  const auto parts = at::rand({3, count, 10}, generator(7), at::TensorOptions(at::kDouble));
+  const auto parts = at::rand({3, count, 10}, seeded(7), at::TensorOptions(at::kDouble));
   const auto log_scales = parts[2] * (max_log_scale - min_log_scale) + min_log_scale;
   return at::cat({parts[0] * 4 - 2, parts[1] * 2 - 1, log_scales}, -1).to(dtype);
 }
@@ -128,19 +127,19 @@ TEST(LogisticMixture, BitsPerDimensionOfUniformBytesAreEight) {
 TEST(LogisticMixture, SamplesAreBytesInTheShapeOfTheParameters) {
   const auto parameters = random_parameters(12, at::kFloat, -7, 60).view({3, 4, 30});
   for (const auto sampler : {LogisticSampler::as_likelihood, LogisticSampler::as_paper}) {
-    const auto bytes = sample_logistic_mixture(parameters, sampler, generator(1));
+    const auto bytes = sample_logistic_mixture(parameters, sampler, seeded(1));
     ASSERT_EQ(bytes.sizes(), (at::IntArrayRef{3, 4}));
     EXPECT_EQ(bytes.scalar_type(), at::kLong);
     EXPECT_TRUE(bytes.ge(0).logical_and(bytes.le(255)).all().item<bool>());
-    EXPECT_TRUE(at::equal(bytes, sample_logistic_mixture(parameters, sampler, generator(1)))) << "a seed gives one result";
-    EXPECT_FALSE(at::equal(bytes, sample_logistic_mixture(parameters, sampler, generator(2))));
+    EXPECT_TRUE(at::equal(bytes, sample_logistic_mixture(parameters, sampler, seeded(1)))) << "a seed gives one result";
+    EXPECT_FALSE(at::equal(bytes, sample_logistic_mixture(parameters, sampler, seeded(2))));
   }
 }
 
 TEST(LogisticMixture, SamplesOfNarrowDistributionsAreTheirMeans) {
   const auto means = at::arange(256, at::kDouble) / 127.5 - 1;
   const auto parameters = at::stack({at::zeros({256}, at::kDouble), means, at::full({256}, -50.0, at::kDouble)}, -1);
-  const auto bytes = sample_logistic_mixture(parameters, LogisticSampler::as_likelihood, generator(3));
+  const auto bytes = sample_logistic_mixture(parameters, LogisticSampler::as_likelihood, seeded(3));
   EXPECT_LE((bytes - at::arange(256, at::kLong)).abs().max().item<int64_t>(), 2);
 }
 
@@ -181,14 +180,13 @@ TEST(LogisticMixture, TheFastSamplerDrawsFromTheDistributionOfSampleLogisticMixt
     const auto parameters = random_parameters(3, dtype, -4, -1).slice(0, 0, 3, 2);
     std::vector<uint8_t> bytes(size_t(kDraws) * 2);
     const auto repeated = parameters.repeat_interleave(kDraws, 0);
-    LogisticMixtureSampler(LogisticSampler::as_likelihood, generator(4))(repeated, bytes.data());
+    LogisticMixtureSampler(LogisticSampler::as_likelihood, seeded(4))(repeated, bytes.data());
     const auto drawn = at::from_blob(bytes.data(), {2, kDraws}, at::kByte);
     for (int64_t i = 0; i < 2; ++i) {
       const auto counts = at::bincount(drawn[i], {}, 256).to(at::kDouble);
       // The sampler rounds x to the nearest byte, so a byte has the probability of the interval of half a step on either side,
       // which is that of the likelihood up to the different step 1/127.5 of y.
-      const auto other =
-          sample_logistic_mixture(parameters[i].expand({kDraws, 30}), LogisticSampler::as_likelihood, generator(5));
+      const auto other = sample_logistic_mixture(parameters[i].expand({kDraws, 30}), LogisticSampler::as_likelihood, seeded(5));
       const auto expected = at::bincount(other, {}, 256).to(at::kDouble);
       // Two counts with the same mean m differ with the variance 2m.
       const auto deviations = (counts - expected).abs() / (counts + expected + 1).sqrt();
@@ -200,9 +198,9 @@ TEST(LogisticMixture, TheFastSamplerDrawsFromTheDistributionOfSampleLogisticMixt
 TEST(LogisticMixture, TheFastSamplerStoresWithAStrideAndFollowsItsGenerator) {
   const auto parameters = random_parameters(5, at::kFloat, -4, -1);
   std::vector<uint8_t> bytes(15, 77), dense(5), others(5);
-  LogisticMixtureSampler(LogisticSampler::as_paper, generator(4))(parameters, bytes.data(), 3);
-  LogisticMixtureSampler(LogisticSampler::as_paper, generator(4))(parameters, dense.data());
-  LogisticMixtureSampler(LogisticSampler::as_paper, generator(6))(parameters, others.data());
+  LogisticMixtureSampler(LogisticSampler::as_paper, seeded(4))(parameters, bytes.data(), 3);
+  LogisticMixtureSampler(LogisticSampler::as_paper, seeded(4))(parameters, dense.data());
+  LogisticMixtureSampler(LogisticSampler::as_paper, seeded(6))(parameters, others.data());
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(bytes[3 * i], dense[i]);
     EXPECT_EQ(bytes[3 * i + 1], 77);

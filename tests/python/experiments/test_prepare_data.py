@@ -273,7 +273,7 @@ def test_without_a_network_the_python_package_is_named(tmp_path, monkeypatch):
 
 def test_every_method_of_speech_short_trains(attnbench, speech, tmp_path):
     folder, _ = speech
-    small = settings(data=folder, updates=16, validate_every=8, batch=2, layers=1, threads=1)
+    small = settings(data=folder, updates=32, validate_every=16, batch=2, layers=1, threads=1)
     lines = attnbench.json("train", "speech-short", "--out", "out", *small)
     assert [line["method"].split(":")[0] for line in lines] == ["bi-lstm", "softmax", "lsh-4", "linear", "gated-delta"]
     for line in lines:
