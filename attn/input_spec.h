@@ -15,10 +15,11 @@ namespace attn {
 
 // How the entries of a tensor are drawn.
 enum class InputDraw {
-  normal,        // standard normal, or as the distribution of the inputs says
-  log_decay,     // log(1/(1 + e^-x)) of a standard normal x, scaled so that what was read a given number of positions before
-                 // counts 1/e on average: below 0
-  unit_interval  // 1/(1 + e^-x) of a standard normal x: between 0 and 1
+  normal,         // standard normal, or as the distribution of the inputs says
+  log_decay,      // log(1/(1 + e^-x)) of a standard normal x, scaled so that what was read a given number of positions before
+                  // counts 1/e on average: below 0
+  unit_interval,  // 1/(1 + e^-x) of a standard normal x: between 0 and 1
+  first_of_keys   // a view of the first entries of k
 };
 
 // What is known of an input tensor of methods.

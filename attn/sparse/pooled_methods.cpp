@@ -7,19 +7,19 @@
 
 #include "attn/reference.h"
 #include "attn/registry.h"
-#include "attn/sparse/implementation.h"
 #include "attn/sparse/pooled_choice.h"
 #include "attn/sparse/sparse_attention.h"
+#include "attn/sparse/sparse_method.h"
 
 namespace attn {
 namespace {
 
 using at::Tensor;
 
-// What both methods share: the operator of sparse attention and its implementations.
-class PooledMethod : public AttentionMethod {
+// What both methods share.
+class PooledMethod : public SparseMethod {
  public:
-  explicit PooledMethod(const Options& options) : block_(options.integer("block")), wanted_(options.text("implementation")) {}
+  explicit PooledMethod(const Options& options) : SparseMethod(options), block_(options.integer("block")) {}
 
   Capabilities capabilities() const override {
     Capabilities can;
@@ -28,47 +28,15 @@ class PooledMethod : public AttentionMethod {
     return can;
   }
 
-  bool takes_float16(c10::DeviceType device) const override { return implementations_.takes_float16(device); }
-
   std::optional<std::string> why_unsupported(const Problem& p, Protocol protocol) const override {
-    if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
+    if (auto reason = SparseMethod::why_unsupported(p, protocol)) return reason;
     if (p.key_head_count() > p.heads || p.value_head_count() != p.key_head_count())
       return label() + " needs as many heads of values as of keys, and no more than of queries";
-    return implementations_.why_unsupported(label(), request_for(p, protocol == Protocol::forward_backward));
+    return std::nullopt;
   }
 
  protected:
-  ImplementationRequest request_for(const Problem& p, bool gradients) const {
-    return {wanted_, p.dtype, p.device, p.head_dim, p.value_dim, gradients};
-  }
-
-  // Says which implementation the operator runs for these inputs, and returns its name.
-  std::string run(const Inputs& inputs) {
-    auto request = request_for(problem_of(inputs), records_gradients({inputs.q, inputs.k, inputs.v}));
-    request.device_index = inputs.q.device().index();
-    const auto* const implementation = implementations_.find(request);
-    ran(implementation ? "kernel/" + implementation->name() : "aten/materialised");
-    return implementation ? implementation->name() : kComposedImplementation;
-  }
-
-  // The cost of attention to so many pairs in all, without what comes before the operator.
-  Cost cost_of_pairs(const Problem& p, double pairs, bool joins_parts, bool backward) const {
-    const auto* const implementation = implementations_.find(request_for(p, backward));
-    const double dim = double(p.head_dim), value_dim = double(p.value_dim);
-    const double accumulator = double(c10::elementSize(accumulator_dtype(p.dtype)));
-    Cost cost;
-    cost.flops = pairs * (2 * dim + 2 * value_dim + 5) + (backward ? pairs * (6 * dim + 4 * value_dim + 5) : 0);
-    cost.min_bytes = p.input_bytes() + p.output_bytes();
-    cost.peak_bytes = cost.min_bytes + double(p.batch) * double(p.output_head_count()) * double(p.query_len) * accumulator;
-    if (backward) cost.min_bytes = 2 * cost.min_bytes + p.input_bytes();
-    cost.peak_bytes += implementation ? implementation->working_bytes(p, joins_parts, backward)
-                                      : p.score_count() * accumulator * (backward ? 5 : 3);
-    return cost;
-  }
-
   int64_t block_;
-  std::string wanted_;
-  ImplementationResolver<SparseRegistry> implementations_{sparse_implementations()};
 };
 
 OptionSpec block_option(int64_t block) { return {"block", block, "number of positions of a block", {}, 1, 4096}; }

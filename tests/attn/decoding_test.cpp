@@ -49,7 +49,7 @@ class Decoding : public testing::TestWithParam<std::string> {
     return p;
   }
   static Problem problem(at::ScalarType dtype = at::kFloat, int64_t length = 75) {
-    return problem_of({length, length, 16, 24}, dtype, Masking::causal);
+    return problem_of({length, length, 24, 16}, dtype, Masking::causal);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Registry, Decoding, testing::ValuesIn(decoding_specs()),
@@ -65,7 +65,7 @@ TEST_P(Decoding, AStepIsTheLastRowOfTheReferenceOverItsPrefix) {
     for (int64_t i = 0; i < p.query_len; ++i) {
       EXPECT_EQ(state->position(), i);
       const auto output = step(*method, *state, inputs, i);
-      ASSERT_EQ(output.sizes(), (at::IntArrayRef{2, 2, 1, 24}));
+      ASSERT_EQ(output.sizes(), (at::IntArrayRef{2, 2, 1, 16}));
       ASSERT_EQ(output.scalar_type(), dtype);
       expect_close(output, expected_row(*method, inputs, i), method->error_tolerance(dtype), "token " + std::to_string(i));
     }
@@ -183,7 +183,7 @@ TEST_P(Decoding, BoundStepsAreSteps) {
   auto token = inputs.tokens(0, 1);
   token = converted(token, [](const at::Tensor& x) { return at::empty_like(x); });
   // The rows of the output have gaps between them, as those of a decoder that stores several outputs side by side.
-  const auto output = at::full({2, 2, 1, 30}, 7.0f).narrow(3, 3, 24);
+  const auto output = at::full({2, 2, 1, 22}, 7.0f).narrow(3, 3, 16);
   const auto bound = method->bind_step(*bound_to, token, output, 2);
   if (!bound) return;  // TheMethodsOfFastDecodersHaveBoundSteps says which methods must have one
   for (int64_t i = 0; i < p.query_len; ++i) {
@@ -219,8 +219,8 @@ TEST_P(Decoding, ErrorsNameTheMistake) {
   const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
   const auto state = method->begin_decoding(p);
   const auto refusal = [&](const std::function<void()>& mistake) { return message_of<c10::ValueError>(mistake); };
-  const auto wrong = make_inputs(problem_of({3, 3, 8, 24}, at::kFloat, Masking::causal), Protocol::forward, 1);
-  EXPECT_CONTAINS(refusal([&] { step(*method, *state, wrong, 0); }), "tokens have head_dim 8, expected 16");
+  const auto wrong = make_inputs(problem_of({3, 3, 8, 16}, at::kFloat, Masking::causal), Protocol::forward, 1);
+  EXPECT_CONTAINS(refusal([&] { step(*method, *state, wrong, 0); }), "tokens have head_dim 8, expected 24");
   const auto other_type = make_inputs(problem(at::kDouble, 3), Protocol::forward, 1);
   EXPECT_CONTAINS(refusal([&] { step(*method, *state, other_type, 0); }), "tokens are float64");
   EXPECT_CONTAINS(refusal([&] { method->step(*state, inputs); }), "a step takes one token, got 3");
@@ -229,9 +229,9 @@ TEST_P(Decoding, ErrorsNameTheMistake) {
     EXPECT_CONTAINS(refusal([&] { method->extend(*state, masked); }), "must be causal and without key lengths");
   }
   const auto token = inputs.tokens(0, 1);
-  const auto gaps = at::empty({2, 2, 1, 48}).slice(3, 0, 48, 2);
+  const auto gaps = at::empty({2, 2, 1, 32}).slice(3, 0, 32, 2);
   EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, inputs, inputs.v, 1); }), "a step takes one token, got 3");
-  EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, token, token.q, 1); }), "the output of a step is Float [2, 2, 1, 16]");
+  EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, token, token.q, 1); }), "the output of a step is Float [2, 2, 1, 24]");
   EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, token, gaps, 1); }), "the rows of a bound step must be contiguous");
   EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, token, token.v, 0); }), "workers = 0, expected at least 1");
   const auto other = make_method(GetParam());

@@ -155,6 +155,7 @@ at::Tensor draw_further(const attn::Problem& p, const attn::InputSpec& spec, uin
     case attn::InputDraw::normal: return x;
     case attn::InputDraw::log_decay: return at::log_sigmoid(x).div_(kMeanOfLogSigmoid * source.decay_positions);
     case attn::InputDraw::unit_interval: return at::sigmoid(x);
+    case attn::InputDraw::first_of_keys: break;  // it is no tensor of its own
   }
   TORCH_INTERNAL_ASSERT(false, "unknown draw of ", spec.name);
 }
@@ -187,6 +188,12 @@ InputSource InputSource::of(const Case& c, std::vector<attn::InputSpec> tensors,
 
 namespace {
 
+// Whether a tensor is a view of the keys. A problem with longer values is refused by the methods that take such a view, whatever
+// its values are.
+bool is_first_of_keys(const attn::InputSpec& spec, const attn::Problem& p) {
+  return spec.draw == attn::InputDraw::first_of_keys && size_of_axis(spec.shape[3], p) <= p.head_dim;
+}
+
 CallInputs drawn_inputs(const attn::Problem& p, uint64_t seed, const InputSource& source) {
   const auto distribution = source.distribution;
   CallInputs inputs;
@@ -198,9 +205,12 @@ CallInputs drawn_inputs(const attn::Problem& p, uint64_t seed, const InputSource
   const auto reads_k = [](const attn::InputSpec& spec) { return spec.member == &attn::Inputs::k; };
   if (std::any_of(source.tensors.begin(), source.tensors.end(), reads_k))
     inputs.k = finished(draw_rows(p, p.key_head_count(), p.key_len, distribution, seed, k_draw, k_cluster_draw), k_draw);
-  inputs.v = finished(draw_values(p, p.value_head_count(), p.key_len, seed, v_draw), v_draw);
+  const auto values_are_keys = std::any_of(source.tensors.begin(), source.tensors.end(),
+                                           [&](const attn::InputSpec& spec) { return is_first_of_keys(spec, p); });
+  if (!values_are_keys) inputs.v = finished(draw_values(p, p.value_head_count(), p.key_len, seed, v_draw), v_draw);
   for (const auto& spec : source.tensors)
-    if (auto& x = inputs.*spec.member; !x.defined()) x = to_dtype_and_device(p, spec, draw_further(p, spec, seed, source));
+    if (auto& x = inputs.*spec.member; !x.defined() && !is_first_of_keys(spec, p))
+      x = to_dtype_and_device(p, spec, draw_further(p, spec, seed, source));
   inputs.ill_conditioned = distribution == InputDistribution::offset || distribution == InputDistribution::scaled ||
                            distribution == InputDistribution::outliers;
   return inputs;
@@ -225,6 +235,14 @@ CallInputs inputs_of_file(const attn::Problem& p, const InputSource& source) {
 CallInputs make_inputs(const attn::Problem& p, uint64_t seed, const InputSource& source) {
   p.validate();
   auto inputs = source.file ? inputs_of_file(p, source) : drawn_inputs(p, seed, source);
+  for (const auto& spec : source.tensors) {
+    if (!is_first_of_keys(spec, p)) continue;
+    auto& x = inputs.*spec.member;
+    const auto view = inputs.k.narrow(3, 0, size_of_axis(spec.shape[3], p));
+    TORCH_CHECK_VALUE(!source.file || at::equal(x, view), "the file's ", spec.name, " differs from the first ", view.size(3),
+                      " entries of its k, which the method takes as ", spec.name);
+    x = view;
+  }
   // Rounding a large logit changes its weight by much.
   inputs.ill_conditioned = inputs.ill_conditioned || source.file || source.concentration > 1;
   inputs.mask = attn::Mask::from(p, at::make_generator<at::CPUGeneratorImpl>(seed));

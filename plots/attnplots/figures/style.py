@@ -103,6 +103,7 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "sparse-sdpa": (0, "D", False, SOLID),
     "topk-pooled": (4, "h", True, DASHED),
     "pooled-kv": (3, "p", True, DASH_DOT),
+    "mla": (2, "P", True, DASHED),
     "simple-gla": (0, "P", False, SOLID),
     "gla": (2, "v", False, DASHED),
     "retnet": (1, "h", True, DASH_DOT),

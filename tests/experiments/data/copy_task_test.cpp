@@ -6,8 +6,8 @@
 
 #include <map>
 
+#include "tests/experiments/generator.h"
 #include "tests/support/errors_of.h"
-#include "tests/support/generator.h"
 
 namespace experiments {
 namespace {

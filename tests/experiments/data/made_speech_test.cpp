@@ -4,8 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "tests/experiments/generator.h"
 #include "tests/support/errors_of.h"
-#include "tests/support/generator.h"
 
 namespace experiments {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "experiments/data/npy.h"
 #include "tests/experiments/data/data_files.h"
+#include "tests/experiments/generator.h"
 
 namespace experiments {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <string>
 
+#include "tests/experiments/generator.h"
 #include "tests/support/errors_of.h"
-#include "tests/support/generator.h"
 
 namespace experiments {
 namespace {

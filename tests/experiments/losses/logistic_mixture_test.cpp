@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/experiments/generator.h"
 #include "tests/support/errors_of.h"
-#include "tests/support/generator.h"
 
 namespace experiments {
 namespace {

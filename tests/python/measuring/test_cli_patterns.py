@@ -136,6 +136,15 @@ def test_a_sweep_takes_a_shape(attnbench, tmp_path):
     assert "wrong.toml:3:9: shape = 'gpt', expected one of paper, qwen3.5" in failed.stderr
 
 
+def test_latent_attention_reads_what_all_heads_share_once(attnbench):
+    shape = ["--kv-heads=1", "--value-dim=24", "--query-len=256", "--causal", "--protocol=decode"]
+    record, separate = (record_of(attnbench, method, *shape) for method in ("mla", "sparse-sdpa"))
+    assert record["outcome"] == "measured" and record["implementation"] == "aten/latent cache"
+    assert record["state_bytes"] * (32 + 24) == separate["state_bytes"] * 32
+    refused = record_of(attnbench, "mla", "--value-dim=128", "--query-len=64", "--causal", "--protocol=decode")
+    assert refused["outcome"] == "skipped" and "mla needs value_dim ≤ head_dim" in refused["reason"]
+
+
 @pytest.mark.parametrize("method", ["topk-pooled:block=16,top=2", "pooled-kv:block=16"])
 def test_methods_of_pooled_blocks_compute_less(attnbench, method):
     record = record_of(attnbench, method, "--query-len=512", "--causal", "--protocol=forward_backward")
