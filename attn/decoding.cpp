@@ -1,3 +1,4 @@
+// The size of a decoding state.
 #include "attn/decoding.h"
 
 namespace attn {

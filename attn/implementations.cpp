@@ -1,3 +1,4 @@
+// How a request for an implementation is read, resolved and refused.
 #include "attn/implementations.h"
 
 #include <ATen/core/grad_mode.h>

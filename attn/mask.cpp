@@ -1,3 +1,4 @@
+// Draws masks of a problem, and computes from a mask which pairs of queries and keys are visible.
 #include "attn/mask.h"
 
 #include <ATen/ATen.h>

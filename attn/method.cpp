@@ -1,3 +1,4 @@
+// The checks around every call of a method, and the defaults of its interface.
 #include "attn/method.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Reads options of methods from text, and writes them as text.
 #include "attn/options.h"
 
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// Reads a pattern from its text, and refuses one that is malformed.
 #include "attn/pattern.h"
 
 #include <ATen/ATen.h>
@@ -61,22 +62,27 @@ Pattern Pattern::parse(const std::string& text) {
   if (text == "all") return pattern;
   PatternReader reader(text);
   if (reader.reads("window")) {
-    pattern.kind = Kind::window, pattern.size = reader.number("window");
+    pattern.kind = Kind::window;
+    pattern.size = reader.number("window");
     if (reader.reads_character('+')) {
       if (reader.reads("first")) pattern.first = reader.number("number of first keys");
       else if (reader.reads("global")) pattern.global = reader.number("number of global positions");
       else reader.fail();
     }
   } else if (reader.reads("global")) {
-    pattern.kind = Kind::none, pattern.global = reader.number("number of global positions");
+    pattern.kind = Kind::none;
+    pattern.global = reader.number("number of global positions");
   } else if (reader.reads("strided")) {
-    pattern.kind = Kind::strided, pattern.size = reader.number("stride");
+    pattern.kind = Kind::strided;
+    pattern.size = reader.number("stride");
   } else if (reader.reads("dilated")) {
-    pattern.kind = Kind::dilated, pattern.size = reader.number("window");
+    pattern.kind = Kind::dilated;
+    pattern.size = reader.number("window");
     if (!reader.reads_character('/')) reader.fail();
     pattern.step = reader.number("dilation");
   } else if (reader.reads("block")) {
-    pattern.kind = Kind::block, pattern.size = reader.number("block");
+    pattern.kind = Kind::block;
+    pattern.size = reader.number("block");
     if (!reader.reads_character('/')) reader.fail();
     pattern.step = reader.number("number of last positions");
     if (pattern.step > pattern.size)

@@ -1,3 +1,4 @@
+// The checks and the sizes of a problem, and the names of dtypes and protocols.
 #include "attn/problem.h"
 
 #include <c10/util/Exception.h>

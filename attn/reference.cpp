@@ -1,3 +1,4 @@
+// Computes the softmax of all visible pairs in float64.
 #include "attn/reference.h"
 
 #include <ATen/ATen.h>

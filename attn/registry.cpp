@@ -1,3 +1,4 @@
+// Collects the methods that register themselves, and makes one from its text.
 #include "attn/registry.h"
 
 #include <c10/util/Exception.h>

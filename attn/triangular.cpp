@@ -1,3 +1,4 @@
+// Zeroes what is outside the triangle, and gives NaN to the rows that see a NaN.
 #include "attn/triangular.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Declares the subcommands, and stops a training at its next update when a signal arrives.
 #include "experiments/commands.h"
 
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// Adds shifted copies of the input, each multiplied with one column of the weights.
 #include "attn/convolution/composed.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// The registry of implementations of the causal convolution, and the layouts of their tensors.
 #include "attn/convolution/implementation.h"
 
 #include <ATen/ATen.h>

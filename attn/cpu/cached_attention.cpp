@@ -1,3 +1,4 @@
+// Attention to a cache without vector instructions, and the choice among the kernels.
 #include "attn/cpu/cached_attention.h"
 
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// Asks the processor and the operating system which vector instructions can run.
 #include "attn/cpu/instruction_set.h"
 
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// Attention to a cache of keys and values with NEON.
 #include "attn/cpu/vector_cached_attention.h"
 
 namespace attn::cpu {

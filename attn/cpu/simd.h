@@ -140,8 +140,10 @@ struct Avx512 {
 #pragma GCC unroll 4
     for (int64_t c = 0; c < 4; ++c) {
       const F a = r[4 * c], b = r[4 * c + 1], d = r[4 * c + 2], e = r[4 * c + 3];
-      t[0] = _mm512_unpacklo_ps(a, b), t[1] = _mm512_unpackhi_ps(a, b);
-      t[2] = _mm512_unpacklo_ps(d, e), t[3] = _mm512_unpackhi_ps(d, e);
+      t[0] = _mm512_unpacklo_ps(a, b);
+      t[1] = _mm512_unpackhi_ps(a, b);
+      t[2] = _mm512_unpacklo_ps(d, e);
+      t[3] = _mm512_unpackhi_ps(d, e);
       float* p = to + 4 * c * to_stride;
       store(p, join(t[0], t[2], 0));
       store(p + to_stride, join(t[0], t[2], 1));

@@ -106,9 +106,12 @@ void read_rows(ReadTile t, const ReadTarget& target) {
   constexpr int64_t kPartRows = 128;
   while (t.depth > 2 * kPartRows) {
     auto part = t;
-    part.depth = kPartRows, part.scores = nullptr;
+    part.depth = kPartRows;
+    part.scores = nullptr;
     read_all_tiles<V, kTriangle>(part, {t.partial, t.width});
-    t.left += kPartRows * kChunkRows, t.state += kPartRows * t.width, t.depth -= kPartRows;
+    t.left += kPartRows * kChunkRows;
+    t.state += kPartRows * t.width;
+    t.depth -= kPartRows;
     t.resumed = true;
   }
   read_all_tiles<V, kTriangle>(t, target);

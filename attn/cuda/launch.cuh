@@ -46,9 +46,14 @@ class StreamLauncher {
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(unsigned(blocks)), config.blockDim = dim3(unsigned(threads));
-    config.dynamicSmemBytes = shared_bytes, config.stream = stream_;
-    if (begin_ == Begin::early && compiled_to_wait(kernel)) config.attrs = &early, config.numAttrs = 1;
+    config.gridDim = dim3(unsigned(blocks));
+    config.blockDim = dim3(unsigned(threads));
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream_;
+    if (begin_ == Begin::early && compiled_to_wait(kernel)) {
+      config.attrs = &early;
+      config.numAttrs = 1;
+    }
     C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 #endif
   }

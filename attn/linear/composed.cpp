@@ -1,3 +1,4 @@
+// Linear attention in chunks, composed of ATen operations: forward, backward and decoding.
 #include "attn/linear/composed.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// The feature maps elu(x) + 1, those of Taylor expansions, and random features, each with its gradient.
 #include "attn/linear/feature_map.h"
 
 #include <ATen/ATen.h>

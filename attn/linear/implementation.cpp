@@ -1,3 +1,4 @@
+// The registry of implementations of linear attention, and why one cannot compute a feature map.
 #include "attn/linear/implementation.h"
 
 namespace attn {

@@ -1,3 +1,4 @@
+// Calls kernels or the composed computation, and predicts the costs of both.
 #include "attn/linear/method.h"
 
 #include <ATen/ATen.h>

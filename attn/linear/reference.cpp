@@ -1,3 +1,4 @@
+// Computes the weights of all pairs in float64, and divides by their sums.
 #include "attn/linear/reference.h"
 
 #include <ATen/ATen.h>

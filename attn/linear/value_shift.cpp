@@ -1,3 +1,4 @@
+// Takes the median of three means of a head's values, in an order that does not depend on the threads.
 #include "attn/linear/value_shift.h"
 
 #include <ATen/ATen.h>

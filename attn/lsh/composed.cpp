@@ -1,3 +1,4 @@
+// Sorts positions by bucket, attends within chunks, and joins the rounds by their log-sum-exp.
 #include "attn/lsh/composed.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Counts the operations and the memory of each step of LSH attention.
 #include "attn/lsh/cost.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Multiplies positions with random rotations, and takes the nearest axis as the bucket.
 #include "attn/lsh/hash.h"
 
 #include <ATen/ATen.h>

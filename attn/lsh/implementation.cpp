@@ -1,3 +1,4 @@
+// The registry of implementations of LSH attention.
 #include "attn/lsh/implementation.h"
 
 namespace attn {

@@ -1,3 +1,4 @@
+// Computes the buckets, the softmax within chunks and the sum over rounds in float64, pair by pair.
 #include "attn/lsh/reference.h"
 
 #include <ATen/ATen.h>

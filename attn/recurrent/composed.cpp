@@ -1,3 +1,4 @@
+// Runs the recurrence in chunks with batched matrix products and a triangular solve.
 #include "attn/recurrent/composed.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// The registry of implementations of recurrent attention, and the sizes and layouts of its results.
 #include "attn/recurrent/implementation.h"
 
 #include <ATen/ATen.h>

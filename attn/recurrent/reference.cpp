@@ -1,3 +1,4 @@
+// Runs the recurrence in float64, one position after the other.
 #include "attn/recurrent/reference.h"
 
 #include <ATen/ATen.h>

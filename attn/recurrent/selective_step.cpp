@@ -127,13 +127,19 @@ void selective_step_loops(const SelectiveStepArguments& a, const Tensor& output)
     // The decay is computed again where A or δ change. In Mamba-2 they are the same for the whole head.
     N known = std::numeric_limits<N>::quiet_NaN(), decay = 0;
     const auto decay_of = [&](N exponent) {
-      if (exponent != known) known = exponent, decay = std::exp(exponent);
+      if (exponent != known) {
+        known = exponent;
+        decay = std::exp(exponent);
+      }
       return decay;
     };
     N last_raw = std::numeric_limits<N>::quiet_NaN(), interval = 0;
     for (int64_t p = 0; p < dim; ++p) {
       const N raw = dt(b, h, p) + (dt_bias ? (*dt_bias)(h, p) : N(0));
-      if (raw != last_raw) last_raw = raw, interval = a.dt_softplus && raw <= 20 ? std::log1p(std::exp(raw)) : raw;
+      if (raw != last_raw) {
+        last_raw = raw;
+        interval = a.dt_softplus && raw <= 20 ? std::log1p(std::exp(raw)) : raw;
+      }
       const N value = x(b, h, p), added = interval * value;
       auto* const s = a.state.data_ptr<E>() + row * state_strides[0] + h * state_strides[1] + p * state_strides[2];
       const N of_row = same_decay ? decay_of(A(h, p, 0) * interval) : N(0);

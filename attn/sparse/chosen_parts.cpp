@@ -1,3 +1,4 @@
+// Collects for each block the queries that chose it, so that a kernel reads the block once for all of them.
 #include "attn/sparse/chosen_parts.h"
 
 #include <ATen/ATen.h>
@@ -58,7 +59,8 @@ std::vector<ChosenParts> chosen_parts(const SparseArguments& a, int64_t groups) 
   at::parallel_for(0, int64_t(all.size()), 1, [&](int64_t from, int64_t to) {
     for (auto index = from; index < to; ++index) {
       VisiblePart any;
-      any.relation = VisiblePart::Relation::chosen, any.causal = a.causal;
+      any.relation = VisiblePart::Relation::chosen;
+      any.causal = a.causal;
       any.shift = key_len - length;
       any.keys = lengths.defined() ? lengths.const_data_ptr<int64_t>()[index / heads] : key_len;
       auto& parts = all[size_t(index)];
@@ -66,7 +68,10 @@ std::vector<ChosenParts> chosen_parts(const SparseArguments& a, int64_t groups) 
         add_group(blocks.const_data_ptr<int64_t>() + index * length * count, count, length * group / groups,
                   length * (group + 1) / groups, any, a.block, block_count, parts);
       for (auto& group : parts.groups)
-        for (auto& part : group) part.queries = parts.queries.data() + part.query_begin, part.query_begin = 0;
+        for (auto& part : group) {
+          part.queries = parts.queries.data() + part.query_begin;
+          part.query_begin = 0;
+        }
     }
   });
   return all;

@@ -1,3 +1,4 @@
+// Computes the scores of all pairs, hides those that the mask does not show, and takes their softmax.
 #include "attn/sparse/composed.h"
 
 #include <ATen/ATen.h>

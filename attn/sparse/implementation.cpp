@@ -1,3 +1,4 @@
+// The registry of implementations of sparse attention, and the parts that a call's mask is divided into.
 #include "attn/sparse/implementation.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +27,8 @@ std::vector<std::vector<VisibleParts>> visible_parts_of(const SparseArguments& a
       stages.resize(std::max(stages.size(), of_sequence.size()));
       for (size_t stage = 0; stage < of_sequence.size(); ++stage)
         for (auto part : of_sequence[stage]) {
-          part.query_begin += values[s], part.key_begin += values[s];
+          part.query_begin += values[s];
+          part.key_begin += values[s];
           stages[stage].push_back(part);
         }
     }

@@ -1,3 +1,4 @@
+// Computes products with mean keys in float32, and again in float64 where they are too close to tell.
 #include "attn/sparse/pooled_choice.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Finds the implementation that the operator runs, and predicts its cost.
 #include "attn/sparse/sparse_method.h"
 
 #include <ATen/ATen.h>

@@ -59,7 +59,8 @@ struct VisiblePart {
     switch (relation) {
       case Relation::band:
         if (u < first) break;
-        from = u + low, to = u + high;
+        from = u + low;
+        to = u + high;
         if (without_own && low < 0) {
           other = clipped(u + 1, to, begin, end);
           to = u;
@@ -86,7 +87,8 @@ struct VisiblePart {
   void keys_that_are_seen(int64_t begin, int64_t end, Interval& one, Interval& other) const {
     if (queries) {
       const auto last = begin < end ? queries[end - 1] + shift : 0;
-      one = {0, causal && last - key_begin + 1 < keys ? last - key_begin + 1 : keys}, other = {};
+      one = {0, causal && last - key_begin + 1 < keys ? last - key_begin + 1 : keys};
+      other = {};
       return;
     }
     const auto from = begin + shift, to = end + shift;  // places
@@ -112,7 +114,8 @@ struct VisiblePart {
       one.end = one.end > local.end ? one.end : local.end;
       other = {};
     } else if (one.is_empty()) {
-      one = local, other = {};
+      one = local;
+      other = {};
     } else {
       other = local;
     }

@@ -1,3 +1,4 @@
+// Divides each kind of pattern into bands, blocks and remainders.
 #include "attn/sparse/visible_parts.h"
 
 #include <algorithm>
@@ -14,11 +15,14 @@ VisibleParts bands_of_remainders(const VisiblePart& all, int64_t step, int64_t l
   for (int64_t first_row = 0; first_row < std::min(step, all.rows); ++first_row) {
     auto part = all;
     const auto place = first_row + all.shift, remainder = (place % step + step) % step;
-    part.query_begin = first_row, part.key_begin = remainder, part.step = step;
+    part.query_begin = first_row;
+    part.key_begin = remainder;
+    part.step = step;
     part.rows = (all.rows - first_row + step - 1) / step;
     part.keys = remainder < all.keys ? (all.keys - remainder + step - 1) / step : 0;
     part.shift = (place - remainder) / step;
-    part.low = low, part.high = high;
+    part.low = low;
+    part.high = high;
     parts.push_back(part);
   }
   return parts;
@@ -35,10 +39,15 @@ bool has_pairs(const VisiblePart& part) {
 std::vector<VisibleParts> visible_parts(const Pattern& pattern, bool causal, int64_t query_len, int64_t key_len,
                                         int64_t visible_keys) {
   VisiblePart all;
-  all.rows = query_len, all.keys = visible_keys, all.shift = key_len - query_len, all.causal = causal;
-  all.first = std::max(pattern.first, pattern.global), all.global_rows = pattern.global;
+  all.rows = query_len;
+  all.keys = visible_keys;
+  all.shift = key_len - query_len;
+  all.causal = causal;
+  all.first = std::max(pattern.first, pattern.global);
+  all.global_rows = pattern.global;
   const auto window = [&](VisiblePart part, int64_t size) {
-    part.low = causal ? 0 : 1 - size, part.high = size;
+    part.low = causal ? 0 : 1 - size;
+    part.high = size;
     return part;
   };
   switch (pattern.kind) {
@@ -58,8 +67,11 @@ std::vector<VisibleParts> visible_parts(const Pattern& pattern, bool causal, int
     case Pattern::Kind::dilated: return {bands_of_remainders(all, pattern.step, causal ? 0 : 1 - pattern.size, pattern.size)};
     case Pattern::Kind::block: {
       auto own = all, earlier = all;
-      own.relation = VisiblePart::Relation::block, own.block = pattern.size;
-      earlier.relation = VisiblePart::Relation::summary, earlier.block = pattern.size, earlier.columns = pattern.step;
+      own.relation = VisiblePart::Relation::block;
+      own.block = pattern.size;
+      earlier.relation = VisiblePart::Relation::summary;
+      earlier.block = pattern.size;
+      earlier.columns = pattern.step;
       const auto whole = visible_keys / pattern.size, rest = visible_keys % pattern.size;
       earlier.keys = whole * pattern.step + std::max<int64_t>(0, rest - (pattern.size - pattern.step));
       std::vector<VisibleParts> stages{{own}};

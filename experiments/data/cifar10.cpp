@@ -1,3 +1,4 @@
+// Reads the records of a file, and checks labels and sizes.
 #include "experiments/data/cifar10.h"
 
 #include <ATen/ATen.h>

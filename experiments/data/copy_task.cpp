@@ -1,3 +1,4 @@
+// Draws the sequences of the copy task, with or without a gap.
 #include "experiments/data/copy_task.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Writes the messages about wrong files.
 #include "experiments/data/file_error.h"
 
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// Decompresses with zlib a part at a time, and takes no more memory than the contents need.
 #include "experiments/data/gzip.h"
 
 #include <c10/util/Exception.h>

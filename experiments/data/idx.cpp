@@ -1,3 +1,4 @@
+// Reads the header of an IDX file, and as many bytes as it announces.
 #include "experiments/data/idx.h"
 
 #include <ATen/ATen.h>

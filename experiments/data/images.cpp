@@ -1,3 +1,4 @@
+// Finds the files of a data set in a folder, and cuts the images into batches.
 #include "experiments/data/images.h"
 
 #include <ATen/ATen.h>

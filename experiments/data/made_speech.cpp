@@ -1,3 +1,4 @@
+// Draws spectra, a grammar, durations, speakers and noise, and utterances from these.
 #include "experiments/data/made_speech.h"
 
 #include <ATen/ATen.h>

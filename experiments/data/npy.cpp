@@ -1,3 +1,4 @@
+// Reads and writes the header and the numbers of .npy files.
 #include "experiments/data/npy.h"
 
 #include <ATen/ATen.h>

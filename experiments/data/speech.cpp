@@ -1,3 +1,4 @@
+// Reads the lists, features and phones of a folder, and groups utterances of similar lengths into batches.
 #include "experiments/data/speech.h"
 
 #include <ATen/ATen.h>

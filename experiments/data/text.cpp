@@ -1,3 +1,4 @@
+// Reads the files of a folder, and cuts sequences out of a text.
 #include "experiments/data/text.h"
 
 #include <ATen/ATen.h>

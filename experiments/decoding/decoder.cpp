@@ -1,3 +1,4 @@
+// Chooses the decoder of a model: kernels, modules with a state, or the whole prefix for each token.
 #include "experiments/decoding/decoder.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Samples each byte from the model's distribution, and gives it to the decoder as the next token.
 #include "experiments/decoding/generate.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Times tokens at several positions of an image, and whole images where these are fast enough.
 #include "experiments/decoding/generation_speed.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Lays out the weights for the kernels, and runs the layers of a token on several threads.
 #include "experiments/decoding/kernel_decoder.h"
 
 #include <ATen/ATen.h>
@@ -62,10 +63,18 @@ class KernelDecoder final : public ModuleDecoder {
     const auto activations = [&](int64_t width) {
       return by_columns_ ? at::zeros({width, columns_}, tensor_options()) : rows(width);
     };
-    x_ = activations(width_), y_ = activations(width_), sum_ = activations(width_), feed_forward_ = activations(hidden_);
-    query_ = rows(inner_), key_ = rows(inner_), value_ = rows(inner_), attended_ = rows(inner_), logits_ = rows(outputs_);
+    x_ = activations(width_);
+    y_ = activations(width_);
+    sum_ = activations(width_);
+    feed_forward_ = activations(hidden_);
+    query_ = rows(inner_);
+    key_ = rows(inner_);
+    value_ = rows(inner_);
+    attended_ = rows(inner_);
+    logits_ = rows(outputs_);
     if (by_columns_) {
-      product_columns_ = activations(std::max(inner_, outputs_)), attended_columns_ = activations(inner_);
+      product_columns_ = activations(std::max(inner_, outputs_));
+      attended_columns_ = activations(inner_);
     }
     const auto heads = [&](const at::Tensor& x) {
       return x.view({options.batch, model->encoder->options().heads, 1, model->encoder->options().head_dim});
@@ -147,7 +156,8 @@ class KernelDecoder final : public ModuleDecoder {
                     weights_of(layer->norm1),      weights_of(layer->norm2)};
     }
     embedding_ = numbers_of(model_->input->embedding->weight);
-    norm_ = weights_of(model_->encoder->norm), last_ = weights_of(model_->output);
+    norm_ = weights_of(model_->encoder->norm);
+    last_ = weights_of(model_->output);
   }
 
   static float* data(const at::Tensor& x) { return x.mutable_data_ptr<float>(); }
@@ -161,7 +171,10 @@ class KernelDecoder final : public ModuleDecoder {
         const auto* const embedding = embedding_ + ids[b * id_stride] * half;
         if (by_columns_) {
           auto* const column = data(x_) + b;
-          for (int64_t i = 0; i < half; ++i) column[i * columns_] = embedding[i], column[(half + i) * columns_] = encoding[i];
+          for (int64_t i = 0; i < half; ++i) {
+            column[i * columns_] = embedding[i];
+            column[(half + i) * columns_] = encoding[i];
+          }
         } else {
           auto* const row = data(x_) + b * width_;
           std::copy_n(embedding, half, row);
@@ -226,7 +239,8 @@ class KernelDecoder final : public ModuleDecoder {
             .y_stride = by_columns_ ? columns_ : outputs};
   }
   LinearLayerParams with_residual(LinearLayerParams params, const at::Tensor& residual) const {
-    params.residual = data(residual), params.residual_stride = params.y_stride;
+    params.residual = data(residual);
+    params.residual_stride = params.y_stride;
     return params;
   }
   void multiply(Team::Member& member, const LinearLayerParams& params, int64_t outputs) {

@@ -51,10 +51,12 @@ class ModuleDecoder : public Decoder {
     const auto& encoder = model_->encoder->options();
     const auto options = tensor_options();
     attn::Problem problem;
-    problem.batch = options_.batch, problem.heads = encoder.heads;
+    problem.batch = options_.batch;
+    problem.heads = encoder.heads;
     problem.query_len = problem.key_len = options_.max_tokens;
     problem.head_dim = problem.value_dim = encoder.head_dim;
-    problem.dtype = c10::typeMetaToScalarType(options.dtype()), problem.device = options.device().type();
+    problem.dtype = c10::typeMetaToScalarType(options.dtype());
+    problem.device = options.device().type();
     problem.causal = true;
     states_.clear();  // before new ones are made, because caches can be most of the memory
     for (auto& layer : model_->encoder->layers) states_.push_back(attention_method_of(layer).begin_decoding(problem));

@@ -1,3 +1,4 @@
+// Times the steps, the kernels and the memory of this machine in turns.
 #include "experiments/decoding/speed.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Takes the cross entropy of the selected predictions, and counts those that are right.
 #include "experiments/losses/copy_loss.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Computes the likelihood in a form that does not cancel, and draws bytes from the mixture.
 #include "experiments/losses/logistic_mixture.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Reads the most likely phones off the probabilities, and counts the changes that make two sequences equal.
 #include "experiments/losses/phone_errors.h"
 
 #include <ATen/ATen.h>

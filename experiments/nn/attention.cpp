@@ -1,3 +1,4 @@
+// Projects the input to queries, keys, values and gates, and joins the heads of the output.
 #include "experiments/nn/attention.h"
 
 #include <ATen/ATen.h>

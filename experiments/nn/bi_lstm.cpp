@@ -1,3 +1,4 @@
+// Runs utterances of different lengths through an LSTM in both directions.
 #include "experiments/nn/bi_lstm.h"
 
 #include <ATen/ATen.h>

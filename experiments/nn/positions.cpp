@@ -1,3 +1,4 @@
+// Computes the sines and cosines of positions, and checks the inputs of the models.
 #include "experiments/nn/positions.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Builds layers of attention and feed-forward networks, and the heads of both models.
 #include "experiments/nn/transformer.h"
 
 #include <ATen/ATen.h>

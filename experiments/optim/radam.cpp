@@ -1,3 +1,4 @@
+// The update of RAdam, and what its state holds in a checkpoint.
 #include "experiments/optim/radam.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// The three schedules, and what they store in a checkpoint.
 #include "experiments/optim/schedule.h"
 
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// Writes a checkpoint beside the last one and renames it, so that a complete one is always there.
 #include "experiments/training/checkpoint.h"
 
 #include <ATen/core/Dict.h>

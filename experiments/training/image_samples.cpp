@@ -1,3 +1,4 @@
+// Restores a model from its checkpoint, and generates with it.
 #include "experiments/training/image_samples.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Turns the settings of a training into options of models, and shuffles its data by epoch.
 #include "experiments/training/models.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,3 +1,4 @@
+// Makes the task that the settings name.
 #include "experiments/training/task.h"
 
 #include <stdexcept>

@@ -1,3 +1,4 @@
+// The loop of updates, validations and checkpoints, and the conditions that end it.
 #include "experiments/training/trainer.h"
 
 #include <ATen/CPUGeneratorImpl.h>

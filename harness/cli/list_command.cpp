@@ -153,7 +153,8 @@ void list_shapes(Format format) {
       json[std::string(axis)] = value;
     }
     row.emplace_back(shape.description), row.emplace_back(shape.source);
-    json["description"] = shape.description, json["source"] = shape.source;
+    json["description"] = shape.description;
+    json["source"] = shape.source;
     all.push_back(std::move(json));
     table.add_row(std::move(row));
   }

@@ -117,7 +117,8 @@ TEST_P(Decoding, AContinuedPrefillGivesTheRowsOfTheSequence) {
   if (!method->capabilities().prefill_continues) return;
   for (const int64_t value_heads : {2, 6}) {
     auto p = problem();
-    p.kv_heads = p.heads, p.value_heads = value_heads;
+    p.kv_heads = p.heads;
+    p.value_heads = value_heads;
     const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
     const at::NoGradGuard no_grad;
     const auto state = method->begin_decoding(p);
@@ -135,12 +136,17 @@ TEST_P(Decoding, WindowsAreDecodedBeyondTheirCache) {
   p.pattern = Pattern::parse("strided:8");
   ASSERT_TRUE(method->why_unsupported(p, Protocol::decode));
   if (!method->capabilities().windows_in_decoding) return;
-  if (method->capabilities().shared_heads == SharedHeads::read) p.heads = 6, p.value_heads = 3, p.kv_heads = 3;
+  if (method->capabilities().shared_heads == SharedHeads::read) {
+    p.heads = 6;
+    p.value_heads = 3;
+    p.kv_heads = 3;
+  }
   for (const auto* pattern :
        {"window:1", "window:16", "window:100", "window:9+first:4", "window:1+first:1", "window:70+first:30", "window:5+global:2"})
     for (const auto dtype : dtypes()) {
       SCOPED_TRACE(std::string(pattern) + " " + dtype_name(dtype));
-      p.pattern = Pattern::parse(pattern), p.dtype = dtype;
+      p.pattern = Pattern::parse(pattern);
+      p.dtype = dtype;
       const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
       const auto reference = method->reference(in_float64(inputs).with_all_heads(), at::arange(p.query_len));
       const at::NoGradGuard no_grad;

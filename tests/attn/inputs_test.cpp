@@ -58,7 +58,13 @@ TEST(InputsOfAMethod, GiveTheProblemOfTheirSizes) {
 
 TEST(InputSpec, SaysShapeDtypeAndBytes) {
   Problem p;
-  p.batch = 2, p.heads = 3, p.query_len = 5, p.key_len = 7, p.head_dim = 4, p.value_dim = 6, p.dtype = at::kBFloat16;
+  p.batch = 2;
+  p.heads = 3;
+  p.query_len = 5;
+  p.key_len = 7;
+  p.head_dim = 4;
+  p.value_dim = 6;
+  p.dtype = at::kBFloat16;
   EXPECT_EQ(find_input("q").sizes(p), (std::vector<int64_t>{2, 3, 5, 4}));
   EXPECT_EQ(find_input("v").sizes(p), (std::vector<int64_t>{2, 3, 7, 6}));
   EXPECT_EQ(find_input("g").sizes(p), (std::vector<int64_t>{2, 3, 7}));

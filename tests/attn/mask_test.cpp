@@ -212,7 +212,8 @@ TEST(Problem, SizesAreChecked) {
                   "packed = lengths:1000,25 has lengths that add up to 1025, expected query_len = 1024");
   packed.packed = PackedSequences::parse("uniform:1025");
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { packed.validate(); }), "more sequences than query_len = 1024 has positions");
-  packed.packed = PackedSequences::parse("uniform:2"), packed.key_len = 1025;
+  packed.packed = PackedSequences::parse("uniform:2");
+  packed.key_len = 1025;
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { packed.validate(); }), "packed = uniform:2 needs key_len = query_len");
   Problem empty;
   empty.batch = 0;

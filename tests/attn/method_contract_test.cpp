@@ -101,7 +101,8 @@ TEST_P(MethodContract, SharedHeadsAgreeWithTheReference) {
   };
   for (const auto& heads : {Heads{6, 2, 2, 6}, Heads{6, 1, 1, 6}, Heads{2, 2, 6, 6}, Heads{6, 2, 3, 6}, Heads{2, 6, 6, 6}}) {
     auto problem = problem_of({33, 33, 16, 24}, dtype, masking, 2, heads.queries);
-    problem.kv_heads = heads.keys, problem.value_heads = heads.values;
+    problem.kv_heads = heads.keys;
+    problem.value_heads = heads.values;
     SCOPED_TRACE("heads " + std::to_string(heads.queries) + ", " + std::to_string(heads.keys) + ", " +
                  std::to_string(heads.values));
     for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {

@@ -189,13 +189,16 @@ class Block {
     while (fibres_.size() < count) fibres_.push_back(std::make_unique<Fibre>());
     threads_.assign(count, Thread{});
     warps_.assign((count + kWarp - 1) / kWarp, {});
-    shared_ = shared, body_ = &thread, failure_ = nullptr;
+    shared_ = shared;
+    body_ = &thread;
+    failure_ = nullptr;
     for (size_t t = 0; t < count; ++t) {
       const auto x = unsigned(t);
       threads_[t].place = {{x % size.x, x / size.x % size.y, x / (size.x * size.y)}, at, grid, size};
       fibres_[t]->begin();
     }
-    running_.shared_begin = shared, running_.shared_end = shared + shared_bytes;
+    running_.shared_begin = shared;
+    running_.shared_end = shared + shared_bytes;
     running_.threads_begin = reinterpret_cast<const char*>(threads_.data());
     running_.threads_end = reinterpret_cast<const char*>(threads_.data() + threads_.size());
     running_.warps_begin = reinterpret_cast<const char*>(warps_.data());
@@ -209,8 +212,11 @@ class Block {
       bool moved = false;
       for (const auto t : order_) {
         if (threads_[t].state != State::ready) continue;
-        moved = true, current_ = t;
-        running_.thread = unsigned(t), running_.stack_begin = fibres_[t]->stack(), running_.stack_end = fibres_[t]->stack_end();
+        moved = true;
+        current_ = t;
+        running_.thread = unsigned(t);
+        running_.stack_begin = fibres_[t]->stack();
+        running_.stack_end = fibres_[t]->stack_end();
         running = &running_;
         fibres_[t]->enter();
         running = nullptr;
@@ -253,7 +259,8 @@ class Block {
     char* given = warp.given[mine.exchanges++ % 2];
     if (bytes > 0) std::memcpy(given + lane * kMaxExchanged, value, bytes);
     warp.arrived |= 1u << lane;
-    mine.mask = mask, mine.given_bytes = bytes;
+    mine.mask = mask;
+    mine.given_bytes = bytes;
     wait(State::at_exchange);
     return given;
   }

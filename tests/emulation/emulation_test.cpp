@@ -279,7 +279,8 @@ TEST(MatrixFragments, StoresOfSixteenBitsAreReadBackAsTheyWere) {
     Accumulator left, right;
     for (int i = 0; i < 4; ++i) {
       const int at = Accumulator::row(i) * 16 + Accumulator::column(i);
-      left.x[i] = float(at), right.x[i] = float(at + 8);
+      left.x[i] = float(at);
+      right.x[i] = float(at + 8);
     }
     store_pairs(left, right, tile.data(), kStride);
   });

@@ -40,7 +40,8 @@ int nvmlDeviceGetName(void*, char* text, unsigned size) {
   return 0;
 }
 int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
-  *major = 9, *minor = 0;
+  *major = 9;
+  *minor = 0;
   return 0;
 }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {

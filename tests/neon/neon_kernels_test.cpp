@@ -110,14 +110,25 @@ LinearResults<E> run_linear(const LinearKernels& kernels, const LinearCase& c) {
   std::vector<float> grad_normalizer(static_cast<size_t>(c.queries));
 
   LinearHeadParams p{};
-  p.map = c.map, p.update = update_for(c.map);
-  p.head_dim = c.head_dim, p.feature_count = c.features, p.value_dim = c.value_dim;
-  p.visible_keys = c.visible, p.epsilon = 1e-6f;
-  p.q = rows_of(q, c.head_dim), p.k = rows_of(k, c.head_dim), p.v = rows_of(v, c.value_dim);
-  p.output = rows_of(r.output, c.value_dim), p.grad_output = rows_of(grad_output, c.value_dim);
-  p.grad_q = rows_of(r.grad_q, c.head_dim), p.grad_k = rows_of(r.grad_k, c.head_dim), p.grad_v = rows_of(r.grad_v, c.value_dim);
-  p.normalizer = r.normalizer.data(), p.grad_normalizer = grad_normalizer.data();
-  p.projection = directions.data(), p.projection_transposed = transposed.data();
+  p.map = c.map;
+  p.update = update_for(c.map);
+  p.head_dim = c.head_dim;
+  p.feature_count = c.features;
+  p.value_dim = c.value_dim;
+  p.visible_keys = c.visible;
+  p.epsilon = 1e-6f;
+  p.q = rows_of(q, c.head_dim);
+  p.k = rows_of(k, c.head_dim);
+  p.v = rows_of(v, c.value_dim);
+  p.output = rows_of(r.output, c.value_dim);
+  p.grad_output = rows_of(grad_output, c.value_dim);
+  p.grad_q = rows_of(r.grad_q, c.head_dim);
+  p.grad_k = rows_of(r.grad_k, c.head_dim);
+  p.grad_v = rows_of(r.grad_v, c.value_dim);
+  p.normalizer = r.normalizer.data();
+  p.grad_normalizer = grad_normalizer.data();
+  p.projection = directions.data();
+  p.projection_transposed = transposed.data();
 
   std::vector<float> state(static_cast<size_t>(state_size(p))), scratch(static_cast<size_t>(kernels.scratch_size(p)));
   float* const z = state.data() + padded(c.features) * padded(c.value_dim);
@@ -141,13 +152,16 @@ LinearResults<E> run_linear(const LinearKernels& kernels, const LinearCase& c) {
   kernels.backward_keys(p, 0, c.keys, c.causal, state.data(), z, scratch.data());
 
   // Ten decoding steps. Their states have no padding.
-  p.value_shift = nullptr, p.normalizer = nullptr;
+  p.value_shift = nullptr;
+  p.normalizer = nullptr;
   std::vector<float> s(size_t(c.features * c.value_dim)), vector(size_t(c.features) + 1);
   if (has_scales(p.update)) vector[size_t(c.features)] = float(attn::kNoScale);
   std::vector<E> token(static_cast<size_t>(c.value_dim));
   for (int64_t t = 0; t < std::min<int64_t>(10, std::min(c.queries, c.keys)); ++t) {
-    p.q = {q.data() + t * c.head_dim, c.head_dim}, p.k = {k.data() + t * c.head_dim, c.head_dim};
-    p.v = {v.data() + t * c.value_dim, c.value_dim}, p.output = rows_of(token, c.value_dim);
+    p.q = {q.data() + t * c.head_dim, c.head_dim};
+    p.k = {k.data() + t * c.head_dim, c.head_dim};
+    p.v = {v.data() + t * c.value_dim, c.value_dim};
+    p.output = rows_of(token, c.value_dim);
     kernels.step(p, s.data(), vector.data(), scratch.data());
     for (const auto x : token) r.step_output.push_back(number(x));
   }
@@ -213,11 +227,25 @@ LshResults<E> run_lsh(const LshKernels& kernels, bool causal, bool trax, int64_t
   std::vector<float> partial(size_t(kLength * padded(value_dim))), shares(order.size(), 1.0f / float(rounds));
 
   LshHeadParams p{};
-  p.length = kLength, p.dim = dim, p.value_dim = value_dim, p.rounds = rounds, p.chunk = kLshChunk;
-  p.chunks = (kLength + kLshChunk - 1) / kLshChunk, p.visible_keys = visible, p.causal = causal, p.trax = trax;
-  p.qk = rows_of(qk, dim), p.v = rows_of(v, value_dim), p.output = rows_of(r.output, value_dim);
-  p.grad_output = rows_of(grad_output, value_dim), p.grad_qk = rows_of(r.grad_qk, dim), p.grad_v = rows_of(r.grad_v, value_dim);
-  p.order = order.data(), p.log_sum_exp = log_sum_exp.data(), p.partial_output = partial.data(), p.merged = merged.data();
+  p.length = kLength;
+  p.dim = dim;
+  p.value_dim = value_dim;
+  p.rounds = rounds;
+  p.chunk = kLshChunk;
+  p.chunks = (kLength + kLshChunk - 1) / kLshChunk;
+  p.visible_keys = visible;
+  p.causal = causal;
+  p.trax = trax;
+  p.qk = rows_of(qk, dim);
+  p.v = rows_of(v, value_dim);
+  p.output = rows_of(r.output, value_dim);
+  p.grad_output = rows_of(grad_output, value_dim);
+  p.grad_qk = rows_of(r.grad_qk, dim);
+  p.grad_v = rows_of(r.grad_v, value_dim);
+  p.order = order.data();
+  p.log_sum_exp = log_sum_exp.data();
+  p.partial_output = partial.data();
+  p.merged = merged.data();
   p.shares = shares.data();
 
   std::vector<float> scratch(static_cast<size_t>(kernels.scratch_size(p)));
@@ -282,12 +310,18 @@ struct RecurrentHead {
   std::vector<float> g, beta, grad_g, grad_beta, state, grad_state, step_state;
 
   RecurrentHead(int64_t positions, int64_t keys, int64_t values, bool delta, bool feature_gates) : length(positions) {
-    params.key_dim = keys, params.value_dim = values, params.delta = params.normalizes = delta, params.scale = 0.25;
+    params.key_dim = keys;
+    params.value_dim = values;
+    params.delta = params.normalizes = delta;
+    params.scale = 0.25;
     params.feature_gates = feature_gates;
-    q = normal<E>(length * keys), k = normal<E>(length * keys), v = normal<E>(length * values);
+    q = normal<E>(length * keys);
+    k = normal<E>(length * keys);
+    v = normal<E>(length * values);
     grad_output = normal<E>(length * values);
     output.resize(v.size()), grad_q.resize(q.size()), grad_k.resize(k.size()), grad_v.resize(v.size());
-    g = normal<float>(length * (feature_gates ? keys : 1)), beta = normal<float>(length);
+    g = normal<float>(length * (feature_gates ? keys : 1));
+    beta = normal<float>(length);
     for (size_t i = 0; i < g.size(); ++i) g[i] = i % 11 == 10 && i % 997 < 300 ? -INFINITY : -std::abs(g[i]) / 4;
     for (float& x : beta) x = std::min(1.f, std::abs(x));
     grad_g.resize(g.size()), grad_beta.resize(beta.size());
@@ -301,11 +335,22 @@ struct RecurrentHead {
 
   void run(const RecurrentKernels& kernels) {
     auto& p = params;
-    p.q = {q.data(), p.key_dim}, p.k = {k.data(), p.key_dim}, p.v = {v.data(), p.value_dim};
-    p.output = {output.data(), p.value_dim}, p.grad_output = {grad_output.data(), p.value_dim};
-    p.grad_q = {grad_q.data(), p.key_dim}, p.grad_k = {grad_k.data(), p.key_dim}, p.grad_v = {grad_v.data(), p.value_dim};
-    p.g = g.data(), p.grad_g = grad_g.data(), p.g_stride = p.grad_g_stride = p.feature_gates ? p.key_dim : 1;
-    if (p.delta) p.beta = beta.data(), p.beta_stride = 1, p.grad_beta = grad_beta.data();
+    p.q = {q.data(), p.key_dim};
+    p.k = {k.data(), p.key_dim};
+    p.v = {v.data(), p.value_dim};
+    p.output = {output.data(), p.value_dim};
+    p.grad_output = {grad_output.data(), p.value_dim};
+    p.grad_q = {grad_q.data(), p.key_dim};
+    p.grad_k = {grad_k.data(), p.key_dim};
+    p.grad_v = {grad_v.data(), p.value_dim};
+    p.g = g.data();
+    p.grad_g = grad_g.data();
+    p.g_stride = p.grad_g_stride = p.feature_gates ? p.key_dim : 1;
+    if (p.delta) {
+      p.beta = beta.data();
+      p.beta_stride = 1;
+      p.grad_beta = grad_beta.data();
+    }
     const auto numbers = [](int64_t count) { return std::vector<float>(size_t(count + kPadding)); };
     auto checkpoints = numbers((length / attn::kCheckpoint + 1) * state_size(p));
     auto forward = numbers(kernels.scratch_size(p, false)), backward = numbers(kernels.scratch_size(p, true));

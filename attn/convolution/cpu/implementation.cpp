@@ -113,14 +113,17 @@ class ConvolutionPass {
     const auto of_output = with_layout(grad_output.defined() ? grad_output : empty_like_x(a.x).zero_(), channels_last_);
     const auto of_states = grad_final_state.defined() && !a.seq_idx ? grad_final_state.contiguous() : Tensor();
     const auto of_taps = at::zeros_like(taps_);
-    common_.grad_output_stride = stride(of_output), common_.grad_x_stride = stride(gradients.x);
+    common_.grad_output_stride = stride(of_output);
+    common_.grad_x_stride = stride(gradients.x);
     common_.grad_taps = of_taps.data_ptr();
     // One thread computes a channel of all sequences, in their order, so that the sums do not depend on the threads.
     run(1, [&](int64_t first, int64_t last, int64_t, void* scratch) {
       for (const auto& sequence : sequences_.all) {
         auto p = params(sequence);
-        p.grad_output = position(of_output, sequence), p.grad_x = position(gradients.x, sequence);
-        p.grad_final_state = state(of_states, sequence), p.grad_initial_state = state(gradients.initial_state, sequence);
+        p.grad_output = position(of_output, sequence);
+        p.grad_x = position(gradients.x, sequence);
+        p.grad_final_state = state(of_states, sequence);
+        p.grad_initial_state = state(gradients.initial_state, sequence);
         kernels_.backward(p, first, last, scratch);
       }
     });

@@ -1,3 +1,4 @@
+// The kernels of linear attention for bfloat16 with AMX, which fill the table that implementation.cpp reads.
 #include "attn/linear/cpu/amx_backward.h"
 #include "attn/linear/cpu/amx_forward.h"
 

@@ -60,12 +60,22 @@ struct AmxScratch {
       const auto size = kAmxChunk * w;
       return AmxRows{w, take(size), take(size), take(size), take(size)};
     };
-    phi = take_rows(features), kappa = take_rows(features), values = take_rows(width), gradients = take_rows(width);
-    state_pairs = take(features * width), state_rows = take(features * width), transposed_state_pairs = take(features * width);
-    vector_pairs = take(features * 16), one_pairs = take(kAmxChunk * 16), weights = take(kAmxChunk * kAmxChunk);
-    scores = cut.take(kAmxChunk * kAmxChunk), output = cut.take(kAmxChunk * (features > width ? features : width));
+    phi = take_rows(features);
+    kappa = take_rows(features);
+    values = take_rows(width);
+    gradients = take_rows(width);
+    state_pairs = take(features * width);
+    state_rows = take(features * width);
+    transposed_state_pairs = take(features * width);
+    vector_pairs = take(features * 16);
+    one_pairs = take(kAmxChunk * 16);
+    weights = take(kAmxChunk * kAmxChunk);
+    scores = cut.take(kAmxChunk * kAmxChunk);
+    output = cut.take(kAmxChunk * (features > width ? features : width));
     normalizer = cut.take(kAmxChunk * 16);
-    inverse = cut.take(kAmxChunk), delta = cut.take(kAmxChunk), shifted = cut.take(kAmxChunk);
+    inverse = cut.take(kAmxChunk);
+    delta = cut.take(kAmxChunk);
+    shifted = cut.take(kAmxChunk);
   }
 
   // How many float32 numbers the buffers take.

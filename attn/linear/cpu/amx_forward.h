@@ -95,7 +95,10 @@ class AmxForward : public AmxChunk<Tiles, Map> {
       for (int i = 0; i < 16; i += 2) {
         BFloat16* to = b_.vector_pairs + (f + i) * 16;
         store(to, _mm512_setzero_si512());
-        to[0] = rounded[i], to[1] = rounded[i + 1], to[2] = rest[i], to[3] = rest[i + 1];
+        to[0] = rounded[i];
+        to[1] = rounded[i + 1];
+        to[2] = rest[i];
+        to[3] = rest[i + 1];
       }
     }
   }

@@ -1,3 +1,4 @@
+// The kernels of linear attention, compiled for AVX2.
 #include "attn/linear/cpu/vector_kernels.h"
 
 namespace attn::cpu {

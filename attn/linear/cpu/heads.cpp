@@ -1,3 +1,4 @@
+// Takes the parameters of each head from the tensors of a call.
 #include "attn/linear/cpu/heads.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +14,8 @@ using at::Tensor;
 LinearHeads::LinearHeads(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths,
                          const FeatureMapSpec& map, double epsilon)
     : q_(with_dense_rows(q)), k_(with_dense_rows(k)), v_(with_dense_rows(v)) {
-  common_.map = map.kind, common_.update = update_for(map.kind);
+  common_.map = map.kind;
+  common_.update = update_for(map.kind);
   common_.head_dim = q.size(3);
   common_.feature_count = make_feature_map(map)->count(common_.head_dim);
   if (map.projection) set_projection(*map.projection);
@@ -24,8 +26,11 @@ LinearHeads::LinearHeads(const Tensor& q, const Tensor& k, const Tensor& v, cons
 
 void LinearHeads::set_gradients(const Tensor& grad_output, const Tensor& grad_normalizer, const Tensor& grad_q,
                                 const Tensor& grad_k, const Tensor& grad_v) {
-  grad_output_ = with_dense_rows(grad_output), grad_normalizer_ = grad_normalizer;
-  grad_q_ = grad_q, grad_k_ = grad_k, grad_v_ = grad_v;
+  grad_output_ = with_dense_rows(grad_output);
+  grad_normalizer_ = grad_normalizer;
+  grad_q_ = grad_q;
+  grad_k_ = grad_k;
+  grad_v_ = grad_v;
 }
 
 void LinearHeads::set_value_shift(const Tensor& shift) {
@@ -36,10 +41,16 @@ void LinearHeads::set_value_shift(const Tensor& shift) {
 LinearHeadParams LinearHeads::head(int64_t index) const {
   const auto rows = [&](const Tensor& x) { return rows_of_head(x, index); };
   auto params = common_;
-  params.q = rows(q_), params.k = rows(k_), params.v = rows(v_), params.output = rows(output_);
-  params.grad_output = rows(grad_output_), params.grad_q = rows(grad_q_), params.grad_k = rows(grad_k_);
+  params.q = rows(q_);
+  params.k = rows(k_);
+  params.v = rows(v_);
+  params.output = rows(output_);
+  params.grad_output = rows(grad_output_);
+  params.grad_q = rows(grad_q_);
+  params.grad_k = rows(grad_k_);
   params.grad_v = rows(grad_v_);
-  params.normalizer = rows(normalizer_).data, params.grad_normalizer = rows(grad_normalizer_).data;
+  params.normalizer = rows(normalizer_).data;
+  params.grad_normalizer = rows(grad_normalizer_).data;
   params.value_shift = rows(value_shift_).data;
   params.visible_keys = key_lengths_.defined() ? key_lengths_.const_data_ptr<int64_t>()[index / q_.size(1)] : key_len();
   return params;
@@ -52,8 +63,10 @@ void LinearHeads::set_projection(const Tensor& directions) {
     copy.narrow(1, 0, x.size(1)).copy_(x);
     return copy;
   };
-  projection_ = padded_copy(scaled), projection_transposed_ = padded_copy(scaled.t());
-  common_.projection = projection_.const_data_ptr(), common_.projection_transposed = projection_transposed_.const_data_ptr();
+  projection_ = padded_copy(scaled);
+  projection_transposed_ = padded_copy(scaled.t());
+  common_.projection = projection_.const_data_ptr();
+  common_.projection_transposed = projection_transposed_.const_data_ptr();
 }
 
 }  // namespace attn::cpu

@@ -1,3 +1,4 @@
+// Registers the CPU kernels of linear attention, and calls them forward, backward and in decoding.
 #include "attn/linear/cpu/implementation.h"
 
 #include <ATen/ATen.h>

@@ -133,7 +133,10 @@ struct PortableFavor {
   static RowFeatures<T> features(const LinearHeadParams& p, const std::vector<T>& x) {
     std::vector<T> exponents(static_cast<size_t>(p.feature_count));
     const T* direction = static_cast<const T*>(p.projection);
-    for (auto& exponent : exponents) exponent = dot(x, direction), direction += padded(p.head_dim);
+    for (auto& exponent : exponents) {
+      exponent = dot(x, direction);
+      direction += padded(p.head_dim);
+    }
     const T largest = *std::max_element(exponents.begin(), exponents.end());
     for (auto& exponent : exponents) exponent = std::exp(exponent - largest) / std::sqrt(T(p.feature_count));
     return {std::move(exponents), largest - dot(x, x.data()) / (2 * std::sqrt(T(p.head_dim)))};
@@ -241,7 +244,8 @@ class PortableLinear {
   }
 
   void step(T* s, T* z) {
-    features_ = p_.feature_count, values_ = p_.value_dim;
+    features_ = p_.feature_count;
+    values_ = p_.value_dim;
     forward(0, 1, s, z);
   }
 

@@ -58,7 +58,10 @@ class LinearStep : public LinearChunk<V, E, Map> {
                     const RowStore<V, E>& to) {
     typename V::F v[kColumns], sum[kColumns];
 #pragma GCC unroll 4
-    for (int c = 0; c < kColumns; ++c) v[c] = V::load(b_.v + m + c * V::kLanes), sum[c] = V::zero();
+    for (int c = 0; c < kColumns; ++c) {
+      v[c] = V::load(b_.v + m + c * V::kLanes);
+      sum[c] = V::zero();
+    }
     for (int64_t d = 0; d < p_.feature_count; ++d) {
       const auto kappa = V::all(b_.kappa[d]), phi = V::all(b_.phi[d]);
       float* row = s + d * p_.value_dim + m;

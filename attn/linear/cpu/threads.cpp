@@ -1,3 +1,4 @@
+// Chooses how many splits each head's sequence has, and runs them on the threads.
 #include "attn/linear/cpu/threads.h"
 
 #include <ATen/ATen.h>
@@ -24,7 +25,10 @@ int64_t scanned_count(int64_t heads, int64_t positions, int64_t threads) {
     const int64_t turns = (heads * count + threads - 1) / threads;
     const double passes = double(turns) / double(count);
     const double sums = kSumOverScan * double(heads * (count - 1)) / double(threads * count);
-    if (count == 1 || passes + sums < 0.98 * best_cost) best = count, best_cost = passes + sums;
+    if (count == 1 || passes + sums < 0.98 * best_cost) {
+      best = count;
+      best_cost = passes + sums;
+    }
   }
   return best;
 }

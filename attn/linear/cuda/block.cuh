@@ -506,7 +506,8 @@ class LinearBlock {
 #pragma unroll
         for (int t = 0; t < L::kColumnTiles; ++t) {
           const auto two = *reinterpret_cast<const Two*>(from + row * L::kDim + column_of(t, 0));
-          own.matrix[m][t].x[2 * half] = two.x[0], own.matrix[m][t].x[2 * half + 1] = two.x[1];
+          own.matrix[m][t].x[2 * half] = two.x[0];
+          own.matrix[m][t].x[2 * half + 1] = two.x[1];
         }
         own.vector[m].x[2 * half] = from[L::kDim * L::kDim + row];
       }
@@ -669,7 +670,8 @@ class LinearBlock {
 #pragma unroll
       for (int t = 0; t < L::kColumnTiles; ++t) {
         const auto two = two_entries(x + row_of(2 * half) * kStride + column_of(t, 0));
-        product += two.x[0] * sums[t].x[2 * half], product += two.x[1] * sums[t].x[2 * half + 1];
+        product += two.x[0] * sums[t].x[2 * half];
+        product += two.x[1] * sums[t].x[2 * half + 1];
       }
       products[half] = sum_over_lanes(product, 4);
     }
@@ -748,7 +750,8 @@ class LinearBlock {
         const Tile* at = features + row_of(2 * half) * kStride + column_of(t, 0);
         if constexpr (L::kSixteenBits) {
           const uint32_t two = derivatives_of_features(relu, *reinterpret_cast<const uint32_t*>(at));
-          grad[t].x[2 * half] *= first_of_pair<Tile>(two), grad[t].x[2 * half + 1] *= second_of_pair<Tile>(two);
+          grad[t].x[2 * half] *= first_of_pair<Tile>(two);
+          grad[t].x[2 * half + 1] *= second_of_pair<Tile>(two);
         } else {
           const auto two = two_entries(at);
 #pragma unroll

@@ -1,3 +1,4 @@
+// The kernels of linear attention on tensor cores, for float16.
 #include "attn/linear/cuda/run.cuh"
 
 namespace attn::cuda {

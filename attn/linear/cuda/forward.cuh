@@ -68,7 +68,10 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) forwa
       if (lane() % 4 == 0 && block.column == 0 && position < end) *block.of_query(kNormalizer, position) = normalizer;
       const float inverse = fast_reciprocal(normalizer);
 #pragma unroll
-      for (int t = 0; t < L::kColumnTiles; ++t) out[t].x[2 * half] *= inverse, out[t].x[2 * half + 1] *= inverse;
+      for (int t = 0; t < L::kColumnTiles; ++t) {
+        out[t].x[2 * half] *= inverse;
+        out[t].x[2 * half + 1] *= inverse;
+      }
     }
     block.store(out, q, kOutput, first, end);
     if (params.causal) block.publish(own, block.state(kTiles, state = L::kStateBuffers - 1 - state));

@@ -32,12 +32,24 @@ struct LinearTensors {
   LinearTensors(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, bool causal,
                 const std::optional<Tensor>& lengths, FeatureMapKind map, double epsilon)
       : q(with_aligned_rows(given_q)), k(with_aligned_rows(given_k)), v(with_aligned_rows(given_v)) {
-    params.batch = q.size(0), params.heads = q.size(1), params.query_len = q.size(2), params.key_len = k.size(2);
-    params.head_dim = int(q.size(3)), params.value_dim = int(v.size(3)), params.causal = causal;
-    params.map = map, params.epsilon = float(epsilon);
-    if (lengths) key_lengths = lengths->contiguous(), params.key_lengths = key_lengths.const_data_ptr<int64_t>();
-    params.q = strided(q), params.k = strided(k), params.v = strided(v);
-    params.split_len = std::max<int64_t>({64, params.query_len, params.key_len}), params.splits = 1;
+    params.batch = q.size(0);
+    params.heads = q.size(1);
+    params.query_len = q.size(2);
+    params.key_len = k.size(2);
+    params.head_dim = int(q.size(3));
+    params.value_dim = int(v.size(3));
+    params.causal = causal;
+    params.map = map;
+    params.epsilon = float(epsilon);
+    if (lengths) {
+      key_lengths = lengths->contiguous();
+      params.key_lengths = key_lengths.const_data_ptr<int64_t>();
+    }
+    params.q = strided(q);
+    params.k = strided(k);
+    params.v = strided(v);
+    params.split_len = std::max<int64_t>({64, params.query_len, params.key_len});
+    params.splits = 1;
   }
   explicit LinearTensors(const LinearArguments& a)
       : LinearTensors(a.q, a.k, a.v, a.causal, a.key_lengths, a.map.kind, a.epsilon) {}
@@ -52,7 +64,8 @@ struct LinearTensors {
     const auto columns = shift.size(2), width = (columns + kMaxTileDim - 1) / kMaxTileDim * kMaxTileDim;
     value_shift = at::zeros({shift.size(0), shift.size(1), width}, shift.options());
     value_shift.narrow(2, 0, columns).copy_(shift);
-    params.value_shift = value_shift.const_data_ptr(), params.value_shift_stride = width;
+    params.value_shift = value_shift.const_data_ptr();
+    params.value_shift_stride = width;
   }
 
   at::TensorOptions accumulator() const { return q.options().dtype(accumulator_dtype(q.scalar_type())); }
@@ -106,7 +119,8 @@ class CudaLinear final : public LinearImplementation {
     LinearTensors tensors(a);
     const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
     const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), 1}, tensors.accumulator());
-    tensors.params.output = strided(output), tensors.params.normalizer = normalizer.data_ptr();
+    tensors.params.output = strided(output);
+    tensors.params.normalizer = normalizer.data_ptr();
     run(tensors, Pass::forward);
     return {output, normalizer};
   }
@@ -121,8 +135,11 @@ class CudaLinear final : public LinearImplementation {
     tensors.grad_output = with_aligned_rows(grad_output);
     auto& params = tensors.params;
     params.grad_output = strided(tensors.grad_output);
-    params.grad_q = strided(grad_q), params.grad_k = strided(grad_k), params.grad_v = strided(grad_v);
-    params.normalizer = dense_normalizer.data_ptr(), params.grad_normalizer = grad_normalizer.data_ptr();
+    params.grad_q = strided(grad_q);
+    params.grad_k = strided(grad_k);
+    params.grad_v = strided(grad_v);
+    params.normalizer = dense_normalizer.data_ptr();
+    params.grad_normalizer = grad_normalizer.data_ptr();
     tensors.set_value_shift();
     run(tensors, Pass::backward);
     return {grad_q, grad_k, grad_v};
@@ -184,7 +201,9 @@ class CudaLinear final : public LinearImplementation {
     const auto bytes = bytes_read_twice(params.head_dim, params.value_dim, int64_t(tensors.q.element_size()), pass);
     const auto splits = split_positions(params.batch * params.heads, std::max(params.query_len, params.key_len), bytes,
                                         kernels.blocks_per_multiprocessor(dim, pass), gpu_limits());
-    params.split_len = splits.length, params.splits = splits.count, params.heads_at_once = splits.heads_at_once;
+    params.split_len = splits.length;
+    params.splits = splits.count;
+    params.heads_at_once = splits.heads_at_once;
     if (!params.causal || params.splits > 1) {
       params.states = tensors.split_states(dim);
       if (pass == Pass::backward) params.query_states = tensors.split_states(dim);

@@ -1,3 +1,4 @@
+// The kernels of linear attention without tensor cores.
 #include "attn/linear/cuda/plain.cuh"
 
 #include <algorithm>
@@ -30,7 +31,8 @@ void run_linear_plain(const LinearParams& params, ElementType element, Pass pass
 
 size_t shared_bytes_of_linear_plain(int64_t head_dim, int64_t value_dim, ElementType element) {
   LinearParams params{};
-  params.head_dim = int(head_dim), params.value_dim = int(value_dim);
+  params.head_dim = int(head_dim);
+  params.value_dim = int(value_dim);
   size_t bytes = 0;
   with_types(element, [&](auto e, auto t) {
     using T = decltype(t);

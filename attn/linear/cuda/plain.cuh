@@ -21,9 +21,13 @@ template <class E, class T>
 class PlainHead {
  public:
   __device__ PlainHead(const LinearParams& all_params, int64_t head_index) : params(all_params), index(head_index) {
-    batch = index / params.heads, head = index % params.heads;
-    query = reinterpret_cast<T*>(shared_memory()), key = query + params.head_dim, value = key + params.head_dim;
-    gradient = value + params.value_dim, partial = gradient + params.value_dim;
+    batch = index / params.heads;
+    head = index % params.heads;
+    query = reinterpret_cast<T*>(shared_memory());
+    key = query + params.head_dim;
+    value = key + params.head_dim;
+    gradient = value + params.value_dim;
+    partial = gradient + params.value_dim;
     visible = params.key_lengths ? params.key_lengths[batch] : params.key_len;
   }
   static size_t shared_bytes(const LinearParams& p, int threads) {

@@ -74,7 +74,11 @@ inline Splits split_positions(int64_t heads, int64_t positions, int64_t bytes_pe
       const Splits splits{length * kSplitUnit, count, heads_at_once};
       const auto time = time_of(splits, heads, blocks_per_multiprocessor, gpu);
       const bool busy = heads * chunks * 10 >= time.chunks * gpu.multiprocessors * 9;
-      if (busy == best_is_busy ? time.all < best_time : busy) best = splits, best_is_busy = busy, best_time = time.all;
+      if (busy == best_is_busy ? time.all < best_time : busy) {
+        best = splits;
+        best_is_busy = busy;
+        best_time = time.all;
+      }
     }
   }
   return best;

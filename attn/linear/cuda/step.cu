@@ -1,3 +1,4 @@
+// The kernel that adds a token to the state of linear attention and computes its output.
 #include "attn/linear/cuda/step.cuh"
 
 #include "attn/cuda/launch.cuh"

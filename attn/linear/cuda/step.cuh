@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(kMaxStepWarps* kWarp) step(LinearParams params
   constexpr int kSlices = kWarp / kStepColumns, kRows = 16;
   const int64_t index = blockIdx.x;
   const int head_dim = params.head_dim, value_dim = params.value_dim, slice = lane() / kStepColumns;
-  s += index * head_dim * value_dim, z += index * head_dim;
+  s += index * head_dim * value_dim;
+  z += index * head_dim;
   const auto row = [&](const StridedTensor& x) {
     return static_cast<E*>(x.data) + index / params.heads * x.batch_stride + index % params.heads * x.head_stride;
   };
@@ -50,7 +51,8 @@ __global__ void __launch_bounds__(kMaxStepWarps* kWarp) step(LinearParams params
   const int begin = warp() * kStepColumns, columns_of_block = int(blockDim.x) / kWarp * kStepColumns;
   load(begin + lane() % kStepColumns, 0);
   for (int d = thread(); d < head_dim; d += int(blockDim.x)) {
-    query[d] = apply_feature_map(params.map, T(to_float(q[d]))), key[d] = apply_feature_map(params.map, T(to_float(k[d])));
+    query[d] = apply_feature_map(params.map, T(to_float(q[d])));
+    key[d] = apply_feature_map(params.map, T(to_float(k[d])));
     sums[d] = z[d] += key[d];
   }
   __syncthreads();

@@ -1,3 +1,4 @@
+// The kernels of linear attention on tensor cores, for float32 rounded to TF32.
 #include "attn/linear/cuda/run.cuh"
 
 namespace attn::cuda {

@@ -1,3 +1,4 @@
+// The kernels of LSH attention, compiled for AVX-512.
 #include "attn/lsh/cpu/vector_kernels.h"
 
 namespace attn::cpu {

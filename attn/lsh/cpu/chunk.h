@@ -78,7 +78,8 @@ class LshChunk {
       }
     }
     for (; row % 4 != 0; ++row) {
-      b_.key_positions[row] = -1, b_.key_not_finite[row] = 0;
+      b_.key_positions[row] = -1;
+      b_.key_not_finite[row] = 0;
       zero_row<V>(b_.keys + row * b_.dim, b_.dim);
       zero_row<V>(b_.v + row * b_.values, b_.values);
     }
@@ -93,7 +94,8 @@ class LshChunk {
         b_.query_positions[i] = int32_t(positions[i]);
         b_.query_not_finite[i] = !load_finite_row<V, E>(p_.qk, positions[i], p_.dim, b_.x + i * b_.dim);
       } else {
-        b_.query_positions[i] = -1, b_.query_not_finite[i] = 0;
+        b_.query_positions[i] = -1;
+        b_.query_not_finite[i] = 0;
         zero_row<V>(b_.x + i * b_.dim, b_.dim);
       }
     }
@@ -177,7 +179,10 @@ class LshChunk {
         b_.key_positions[row + r] = int32_t(positions[i + r]);
         b_.key_not_finite[row + r] = !x_finite || !v_finite;
         half_not_finite_[half] = half_not_finite_[half] || !x_finite || !v_finite;
-        if (fills_x) b_.query_positions[i + r] = int32_t(positions[i + r]), b_.query_not_finite[i + r] = !x_finite;
+        if (fills_x) {
+          b_.query_positions[i + r] = int32_t(positions[i + r]);
+          b_.query_not_finite[i + r] = !x_finite;
+        }
       }
     }
     held_[half] = chunk;

@@ -60,7 +60,10 @@ class LshHash {
   void nearest(const float* rotations, int64_t columns) {
     constexpr int64_t kGroup = 16;
     float best[kMaxQueries], second[kMaxQueries];
-    for (int64_t i = 0; i < kMaxQueries; ++i) best[i] = second[i] = -1, axes_[i] = 0;
+    for (int64_t i = 0; i < kMaxQueries; ++i) {
+      best[i] = second[i] = -1;
+      axes_[i] = 0;
+    }
     for (int64_t c = 0; c < columns; c += kGroup) {
       const int64_t count = columns - c < kGroup ? columns - c : kGroup;
       product<V, false>(rotations + c * p_.dim, p_.dim, 1, b_.x_transposed, kMaxQueries, (count + 3) / 4 * 4, p_.dim, kMaxQueries,
@@ -88,8 +91,14 @@ class LshHash {
       for (int64_t d = 0; d < p_.dim; ++d) y += double(number(x[d])) * rotations[c * p_.dim + d];
       // In ATen, the maximum and the minimum of numbers that include a NaN are that NaN, so lsh_buckets() gives this bucket.
       if (std::isnan(y)) return int32_t(c + columns);
-      if (y > max) max = y, at_max = c;
-      if (y < min) min = y, at_min = c;
+      if (y > max) {
+        max = y;
+        at_max = c;
+      }
+      if (y < min) {
+        min = y;
+        at_min = c;
+      }
     }
     return int32_t(max >= -min ? at_max : at_min + columns);
   }

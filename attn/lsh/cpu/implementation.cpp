@@ -136,10 +136,13 @@ class CpuLsh final : public LshImplementation {
   std::tuple<Tensor, Tensor> backward(const LshArguments& a, const Tensor& grad_output, const LshForward& result,
                                       const Tensor& shares) const override {
     LshHeads heads(a, result.order.size(2));
-    heads.order = result.order.contiguous(), heads.log_sum_exp = result.log_sum_exp.contiguous();
+    heads.order = result.order.contiguous();
+    heads.log_sum_exp = result.log_sum_exp.contiguous();
     heads.shares = shares.to(heads.accumulator()).contiguous();
-    heads.grad_output = with_dense_rows(grad_output), heads.output = with_dense_rows(result.output);
-    heads.grad_qk = at::empty(a.qk.sizes(), a.qk.options()), heads.grad_v = at::empty(a.v.sizes(), a.v.options());
+    heads.grad_output = with_dense_rows(grad_output);
+    heads.output = with_dense_rows(result.output);
+    heads.grad_qk = at::empty(a.qk.sizes(), a.qk.options());
+    heads.grad_v = at::empty(a.v.sizes(), a.v.options());
     const auto threads = int64_t{at::get_num_threads()};
     if (heads.count() % threads == 0 || heads.count() >= 4 * threads) backward_by_heads(heads, threads);
     else backward_by_chunks(heads, threads);

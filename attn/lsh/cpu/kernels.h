@@ -80,7 +80,8 @@ struct RoundShares {
       return {NAN, NAN};
     }
     const double largest = before > log_sum_exp ? before : log_sum_exp;
-    merged[0] = largest, merged[1] = sum;
+    merged[0] = largest;
+    merged[1] = sum;
     if (largest == -INFINITY) return {0, 0};
     const double previous = sum * std::exp(before - largest), added = std::exp(log_sum_exp - largest);
     merged[1] = previous + added;

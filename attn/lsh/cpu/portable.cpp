@@ -129,8 +129,14 @@ class PortableLsh {
       for (int64_t d = 0; d < p_.dim; ++d) y += double(x[d]) * columns[c * p_.dim + d];
       // In ATen, the maximum and the minimum of numbers that include a NaN are that NaN, so lsh_buckets() gives this bucket.
       if (std::isnan(y)) return c + count;
-      if (y > max) max = y, at_max = c;
-      if (y < min) min = y, at_min = c;
+      if (y > max) {
+        max = y;
+        at_max = c;
+      }
+      if (y < min) {
+        min = y;
+        at_min = c;
+      }
     }
     return max >= -min ? at_max : at_min + count;
   }

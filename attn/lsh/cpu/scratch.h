@@ -37,16 +37,25 @@ struct LshScratch {
         chunk(padded(p.chunk)),
         queries(chunk < kMaxQueries ? chunk : int64_t{kMaxQueries}) {
     const auto integers = [&](int64_t size) { return reinterpret_cast<int32_t*>(cut.take(size)); };
-    x = cut.take(kMaxQueries * dim), x_transposed = cut.take(kMaxQueries * dim);
-    keys = cut.take(2 * chunk * dim), v = cut.take(2 * chunk * values);
-    weights = cut.take(2 * chunk * kMaxQueries), products = cut.take(2 * chunk * kMaxQueries);
-    g = cut.take(kMaxQueries * values), g_transposed = cut.take(kMaxQueries * values);
+    x = cut.take(kMaxQueries * dim);
+    x_transposed = cut.take(kMaxQueries * dim);
+    keys = cut.take(2 * chunk * dim);
+    v = cut.take(2 * chunk * values);
+    weights = cut.take(2 * chunk * kMaxQueries);
+    products = cut.take(2 * chunk * kMaxQueries);
+    g = cut.take(kMaxQueries * values);
+    g_transposed = cut.take(kMaxQueries * values);
     out = cut.take(kMaxQueries * (dim > values ? dim : values));
-    grad_keys = cut.take(2 * chunk * dim), grad_v = cut.take(2 * chunk * values);
-    largest = cut.take(kMaxQueries), sum = cut.take(kMaxQueries);
-    factors = cut.take(kMaxQueries), deltas = cut.take(kMaxQueries);
-    query_positions = integers(kMaxQueries), key_positions = integers(2 * chunk);
-    query_not_finite = integers(kMaxQueries), key_not_finite = integers(2 * chunk);
+    grad_keys = cut.take(2 * chunk * dim);
+    grad_v = cut.take(2 * chunk * values);
+    largest = cut.take(kMaxQueries);
+    sum = cut.take(kMaxQueries);
+    factors = cut.take(kMaxQueries);
+    deltas = cut.take(kMaxQueries);
+    query_positions = integers(kMaxQueries);
+    key_positions = integers(2 * chunk);
+    query_not_finite = integers(kMaxQueries);
+    key_not_finite = integers(2 * chunk);
   }
 
   // The size of all buffers, in numbers.

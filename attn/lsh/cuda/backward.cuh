@@ -79,7 +79,8 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params, in
     // If the query of a hidden position is not finite, its row of the output is NaN. That row contributes no gradient.
     const bool no_gradient = position < 0 || (block.query_not_finite[row] && position >= block.visible_keys);
     const double all = no_gradient ? 0 : params.log_sum_exp[block.by_position(position)];
-    log_sum[half] = float(all), log_sum_rest[half] = float(all - double(log_sum[half]));
+    log_sum[half] = float(all);
+    log_sum_rest[half] = float(all - double(log_sum[half]));
     share[half] = no_gradient ? 0 : params.shares[block.by_position(position)];
     if (share[half] == 0) queries.limit[half] = 0;  // all weights are zeros
     if (params.trax && !no_gradient) {
@@ -170,7 +171,10 @@ inline __global__ void lsh_add_wrapped(LshParams params, int64_t round) {
   const int64_t position = params.order[(index * params.rounds + before) * params.length + first + place];
   if (position < 0 || position >= params.length) return;
   const auto add = [&](float* from, float* to, int dim) {
-    for (int d = lane(); d < dim; d += kWarp) to[d] += from[d], from[d] = 0;
+    for (int d = lane(); d < dim; d += kWarp) {
+      to[d] += from[d];
+      from[d] = 0;
+    }
   };
   const int64_t to = index * params.length + position;
   add(params.wrapped_key + row * params.head_dim, params.grad_key_before + to * params.head_dim, params.head_dim);
@@ -197,9 +201,12 @@ __global__ void lsh_store_gradients(LshParams params) {
   float squares = 0, along = 0, zero = 0;
   for (int d = lane(); d < params.head_dim; d += kWarp) {
     const float entry = to_float(x[d]);
-    squares += entry * entry, along += entry * grad_key(d), zero += entry * 0;
+    squares += entry * entry;
+    along += entry * grad_key(d);
+    zero += entry * 0;
   }
-  squares = sum_over_lanes(squares), along = sum_over_lanes(along);
+  squares = sum_over_lanes(squares);
+  along = sum_over_lanes(along);
   const bool finite = sum_over_lanes(zero) == 0;
   // The gradient of x · scale(x) with respect to x: the derivative of the scale subtracts a multiple of x.
   const float scale = finite ? key_scale(params, squares) * sqrtf(float(params.head_dim)) : 0;

@@ -1,3 +1,4 @@
+// The kernels of LSH attention for bfloat16.
 #include "attn/lsh/cuda/run.cuh"
 
 namespace attn::cuda {

@@ -60,8 +60,10 @@ class LshBlock {
     for (int t = 0; t < Needs::kTiles; ++t, p += S::tile_bytes()) tile[t] = reinterpret_cast<Tile*>(p);
     scores = reinterpret_cast<Tile*>(p);
     if (Needs::kScores) p += S::score_bytes();
-    query_positions = reinterpret_cast<int32_t*>(p), key_positions = query_positions + S::kRows;
-    query_not_finite = key_positions + S::kRows, key_not_finite = query_not_finite + S::kRows;
+    query_positions = reinterpret_cast<int32_t*>(p);
+    key_positions = query_positions + S::kRows;
+    query_not_finite = key_positions + S::kRows;
+    key_not_finite = query_not_finite + S::kRows;
     key_scales = reinterpret_cast<float*>(key_not_finite + S::kRows), previous_factor = key_scales + S::kRows,
     share = previous_factor + S::kRows;
     const int64_t length = params.key_lengths ? params.key_lengths[index / params.heads] : params.length;
@@ -130,7 +132,8 @@ class LshBlock {
         if constexpr (S::kSixteenBits) {
           zeros = multiply_add_pairs(all.word[w], 0, zeros);
           const float first = first_of_pair<Tile>(all.word[w]), second = second_of_pair<Tile>(all.word[w]);
-          sum += first * first, sum += second * second;
+          sum += first * first;
+          sum += second * second;
         } else {
           const float entry = bits_to_float(all.word[w]);
           zeros = float_to_bits(fmaf(entry, 0, bits_to_float(zeros)));
@@ -141,7 +144,8 @@ class LshBlock {
     float zero;
     if constexpr (S::kSixteenBits) zero = first_of_pair<Tile>(zeros) + second_of_pair<Tile>(zeros);
     else zero = bits_to_float(zeros);
-    zero = sum_over_lanes(zero, 2), sum = sum_over_lanes(sum, 2);
+    zero = sum_over_lanes(zero, 2);
+    sum = sum_over_lanes(sum, 2);
     const bool finite = zero == 0;
     if (!finite)
       for (int i = 0; i < kVectors / 2; ++i) *vector(i) = Vector{};
@@ -152,8 +156,10 @@ class LshBlock {
   }
 
   __device__ void load_queries(Tile* q) const {
-    for (int t = thread(); t < S::kRows; t += S::kThreads)
-      query_positions[t] = position_at(own_chunk(), first_query + t, params.length), query_not_finite[t] = 0;
+    for (int t = thread(); t < S::kRows; t += S::kThreads) {
+      query_positions[t] = position_at(own_chunk(), first_query + t, params.length);
+      query_not_finite[t] = 0;
+    }
     __syncthreads();
     begin_gather(q, params.qk, query_positions, params.head_dim);
     finish_loads();
@@ -169,8 +175,10 @@ class LshBlock {
       const Chunk source = i == 0 ? own_chunk() : chunk_before();
       for (int first = 0; first < source.size; first += S::kRows) {
         __syncthreads();
-        for (int t = thread(); t < S::kRows; t += S::kThreads)
-          key_positions[t] = position_at(source, first + t, visible_keys), key_not_finite[t] = 0;
+        for (int t = thread(); t < S::kRows; t += S::kThreads) {
+          key_positions[t] = position_at(source, first + t, visible_keys);
+          key_not_finite[t] = 0;
+        }
         __syncthreads();
         begin_gather(k, params.qk, key_positions, params.head_dim);
         begin_gather(v, params.v, key_positions, params.value_dim);

@@ -1,3 +1,4 @@
+// The kernels of LSH attention for float16.
 #include "attn/lsh/cuda/run.cuh"
 
 namespace attn::cuda {

@@ -25,7 +25,8 @@ struct RoundShares {
       return {nan, nan};
     }
     const double largest = before > log_sum_exp ? before : log_sum_exp;
-    merged[0] = largest, merged[1] = sum;
+    merged[0] = largest;
+    merged[1] = sum;
     if (largest == -HUGE_VAL) return {0, 0};
     const double previous = sum * exp(before - largest), added = exp(log_sum_exp - largest);
     merged[1] = previous + added;
@@ -73,14 +74,16 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int
       max[half] = max_over_lanes(max[half], 4);
       origin[half] = max[half] == -HUGE_VALF ? 0 : max[half];
       factor[half] = fast_exp(largest[half] - origin[half]);
-      largest[half] = max[half], sum[half] *= factor[half];
+      largest[half] = max[half];
+      sum[half] *= factor[half];
     }
 #pragma unroll
     for (int t = 0; t < S::kScoreTiles; ++t)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float& x = scores[t].x[i];
-        x = fast_exp(x - origin[i / 2]), sum[i / 2] += x;
+        x = fast_exp(x - origin[i / 2]);
+        sum[i / 2] += x;
       }
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t)
@@ -105,9 +108,11 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int
     if (params.trax && params.rounds > 1) {
       const auto factors =
           RoundShares::join(params.merged + 2 * (block.index * params.length + position), round == 0, log_sum_exp);
-      previous = float(factors.previous), share = float(factors.share) / own_sum;
+      previous = float(factors.previous);
+      share = float(factors.share) / own_sum;
     }
-    block.previous_factor[row] = previous, block.share[row] = share;
+    block.previous_factor[row] = previous;
+    block.share[row] = share;
   }
   const auto position_of = [&](int t) { return block.query_positions[warp() * 16 + t]; };
   // store_rows() has barriers of the warp before it calls this.

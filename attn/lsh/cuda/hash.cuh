@@ -23,7 +23,10 @@ struct Largest {
   int index;
 
   __device__ void compare(double other, int at) {
-    if (other > value || (other == value && at < index)) value = other, index = at;
+    if (other > value || (other == value && at < index)) {
+      value = other;
+      index = at;
+    }
   }
   __device__ static Largest over_lanes(Largest best) {
     for (int bits = kWarp / 2; bits > 0; bits /= 2) {
@@ -52,7 +55,8 @@ __device__ inline int exact_axis(const E* x, int dim, const double* rotation, in
     const int other = __shfl_xor_sync(kAllLanes, not_a_number, bits);
     not_a_number = other < not_a_number ? other : not_a_number;
   }
-  max = Largest::over_lanes(max), min = Largest::over_lanes(min);
+  max = Largest::over_lanes(max);
+  min = Largest::over_lanes(min);
   if (not_a_number != kNone) return not_a_number + count;
   if (max.index == kNone) return 0;
   return max.value >= min.value ? max.index : min.index + count;
@@ -65,7 +69,10 @@ __device__ inline int rounded_axis(const float* x, const float* bounds, int dim,
   float first[kHashedPositions], second[kHashedPositions];
   int at[kHashedPositions];
 #pragma unroll
-  for (int p = 0; p < kHashedPositions; ++p) first[p] = second[p] = -1, at[p] = 0;
+  for (int p = 0; p < kHashedPositions; ++p) {
+    first[p] = second[p] = -1;
+    at[p] = 0;
+  }
   for (int c = lane(); c < count; c += kWarp) {
     float y[kHashedPositions] = {};
     for (int d = 0; d < dim; ++d) {
@@ -76,8 +83,11 @@ __device__ inline int rounded_axis(const float* x, const float* bounds, int dim,
 #pragma unroll
     for (int p = 0; p < kHashedPositions; ++p) {
       const float size = y[p] < 0 ? -y[p] : y[p];
-      if (size > first[p]) second[p] = first[p], first[p] = size, at[p] = y[p] < 0 ? c + count : c;
-      else if (!(size <= second[p])) second[p] = size;
+      if (size > first[p]) {
+        second[p] = first[p];
+        first[p] = size;
+        at[p] = y[p] < 0 ? c + count : c;
+      } else if (!(size <= second[p])) second[p] = size;
     }
   }
   int decided = -1;
@@ -89,7 +99,10 @@ __device__ inline int rounded_axis(const float* x, const float* bounds, int dim,
       const int other_at = __shfl_xor_sync(kAllLanes, at[p], bits);
       const bool other_wins = other_first > first[p] || (other_first == first[p] && other_at < at[p]);
       const float loser = other_wins ? first[p] : other_first;
-      if (other_wins) first[p] = other_first, at[p] = other_at;
+      if (other_wins) {
+        first[p] = other_first;
+        at[p] = other_at;
+      }
       second[p] = second[p] > other_second ? second[p] : other_second;
       if (!(loser <= second[p])) second[p] = loser;
     }

@@ -29,12 +29,19 @@ struct LshTensors {
         key_lengths(a.key_lengths ? a.key_lengths->contiguous() : Tensor()) {
     TORCH_CHECK_VALUE(qk.size(2) < std::numeric_limits<int32_t>::max(), "lsh_attention: qk has length ", qk.size(2),
                       ", expected less than 2^31 - 1");
-    params.batch = qk.size(0), params.heads = qk.size(1), params.length = qk.size(2), params.rounds = rounds;
+    params.batch = qk.size(0);
+    params.heads = qk.size(1);
+    params.length = qk.size(2);
+    params.rounds = rounds;
     params.chunk = std::min(a.chunk, params.length);
     params.chunks = params.length > 0 ? (params.length + params.chunk - 1) / params.chunk : 0;
-    params.head_dim = int(qk.size(3)), params.value_dim = int(v.size(3)), params.causal = a.causal, params.trax = a.trax;
+    params.head_dim = int(qk.size(3));
+    params.value_dim = int(v.size(3));
+    params.causal = a.causal;
+    params.trax = a.trax;
     if (key_lengths.defined()) params.key_lengths = key_lengths.const_data_ptr<int64_t>();
-    params.qk = strided(qk), params.v = strided(v);
+    params.qk = strided(qk);
+    params.v = strided(v);
   }
 
   int64_t heads() const { return params.batch * params.heads; }
@@ -52,7 +59,8 @@ class CudaLsh final : public LshImplementation {
     const auto order = at::empty(per_round, a.qk.options().dtype(at::kLong)),
                log_sum_exp = at::empty(per_round, a.qk.options().dtype(at::kDouble)),
                output = at::empty({a.qk.size(0), a.qk.size(1), params.length, a.v.size(3)}, a.qk.options());
-    params.order = order.data_ptr<int64_t>(), params.log_sum_exp = log_sum_exp.data_ptr<double>();
+    params.order = order.data_ptr<int64_t>();
+    params.log_sum_exp = log_sum_exp.data_ptr<double>();
     params.output = strided(output);
     if (order.numel() == 0) return {output, log_sum_exp, order};
     hash_and_sort(tensors, rotations, bucket_factors);
@@ -87,16 +95,23 @@ class CudaLsh final : public LshImplementation {
                grad_key_before = zeros(length, head_dim), grad_value_before = zeros(length, value_dim);
     Tensor wrapped_key, wrapped_value;
     if (params.wraps()) {
-      wrapped_key = zeros(params.chunk, head_dim), wrapped_value = zeros(params.chunk, value_dim);
-      params.wrapped_key = wrapped_key.data_ptr<float>(), params.wrapped_value = wrapped_value.data_ptr<float>();
+      wrapped_key = zeros(params.chunk, head_dim);
+      wrapped_value = zeros(params.chunk, value_dim);
+      params.wrapped_key = wrapped_key.data_ptr<float>();
+      params.wrapped_value = wrapped_value.data_ptr<float>();
     }
-    params.order = order.data_ptr<int64_t>(), params.log_sum_exp = log_sum_exp.data_ptr<double>();
+    params.order = order.data_ptr<int64_t>();
+    params.log_sum_exp = log_sum_exp.data_ptr<double>();
     params.shares = float_shares.const_data_ptr<float>();
-    params.output = strided(output), params.grad_output = strided(aligned_grad_output);
-    params.grad_qk = strided(grad_qk), params.grad_v = strided(grad_v);
-    params.grad_query = grad_query.data_ptr<float>(), params.grad_key = grad_key.data_ptr<float>();
+    params.output = strided(output);
+    params.grad_output = strided(aligned_grad_output);
+    params.grad_qk = strided(grad_qk);
+    params.grad_v = strided(grad_v);
+    params.grad_query = grad_query.data_ptr<float>();
+    params.grad_key = grad_key.data_ptr<float>();
     params.grad_value = grad_value.data_ptr<float>();
-    params.grad_key_before = grad_key_before.data_ptr<float>(), params.grad_value_before = grad_value_before.data_ptr<float>();
+    params.grad_key_before = grad_key_before.data_ptr<float>();
+    params.grad_value_before = grad_value_before.data_ptr<float>();
     run(tensors, Pass::backward);
     return {grad_qk, grad_v};
   }

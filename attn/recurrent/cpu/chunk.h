@@ -138,7 +138,10 @@ class RecurrentChunk {
     for (int64_t i = 0; i < kChunkRows; ++i) {
       b_.g[i] = !kFeatures && i < count && g ? g[(first + i) * p_.g_stride] : 0;
       b_.beta[i] = i >= count ? 0.f : beta ? beta[(first + i) * p_.beta_stride] : 1.f;
-      if (b_.g[i] < kBorder) ++last_segment_, sum = 0;
+      if (b_.g[i] < kBorder) {
+        ++last_segment_;
+        sum = 0;
+      }
       else sum += b_.g[i];
       b_.sums[i] = sum;
       segment_[i] = last_segment_;

@@ -1,3 +1,4 @@
+// Takes the parameters of each head and of each packed sequence from the tensors of a call.
 #include "attn/recurrent/cpu/heads.h"
 
 #include <ATen/ATen.h>
@@ -27,7 +28,8 @@ RecurrentHeads::RecurrentHeads(const RecurrentArguments& a)
          : a.has_feature_gates() ? with_dense_rows(*a.g)
                                  : *a.g),
       beta_(a.beta.value_or(Tensor())) {
-  common_.key_dim = a.q.size(3), common_.value_dim = a.v.size(3);
+  common_.key_dim = a.q.size(3);
+  common_.value_dim = a.v.size(3);
   common_.delta = a.delta, common_.feature_gates = a.has_feature_gates(), common_.normalizes = a.normalize,
   common_.scale = a.scale;
   common_.shares_keys = sharing() > 1;
@@ -36,18 +38,24 @@ RecurrentHeads::RecurrentHeads(const RecurrentArguments& a)
 }
 
 void RecurrentHeads::set_gradients(const Tensor& grad_output, const RecurrentGradients& gradients) {
-  grad_output_ = with_dense_rows(grad_output), gradients_ = gradients;
+  grad_output_ = with_dense_rows(grad_output);
+  gradients_ = gradients;
   if (gradients.g.defined()) common_.grad_g_stride = gradients.g.stride(2);
 }
 
 RecurrentHeadParams RecurrentHeads::head(int64_t index) const {
   const auto of_keys = index / sharing();
   auto params = common_;
-  params.q = rows_of_head(q_, of_keys), params.k = rows_of_head(k_, of_keys), params.v = rows_of_head(v_, index);
-  params.output = rows_of_head(output_, index), params.grad_output = rows_of_head(grad_output_, index);
-  params.grad_q = rows_of_head(gradients_.q, of_keys), params.grad_k = rows_of_head(gradients_.k, of_keys);
+  params.q = rows_of_head(q_, of_keys);
+  params.k = rows_of_head(k_, of_keys);
+  params.v = rows_of_head(v_, index);
+  params.output = rows_of_head(output_, index);
+  params.grad_output = rows_of_head(grad_output_, index);
+  params.grad_q = rows_of_head(gradients_.q, of_keys);
+  params.grad_k = rows_of_head(gradients_.k, of_keys);
   params.grad_v = rows_of_head(gradients_.v, index);
-  params.g = gate_of_head(g_, index), params.beta = gate_of_head(beta_, index);
+  params.g = gate_of_head(g_, index);
+  params.beta = gate_of_head(beta_, index);
   params.grad_g = const_cast<void*>(gate_of_head(gradients_.g, index));
   params.grad_beta = const_cast<void*>(gate_of_head(gradients_.beta, index));
   params.adds_gradients = index % sharing() != 0;

@@ -186,7 +186,9 @@ class CpuRecurrent final : public RecurrentImplementation {
 
   double working_bytes(const Problem& p, bool feature_gates, bool backward) const override {
     RecurrentHeadParams params{};
-    params.key_dim = p.head_dim, params.value_dim = p.value_dim, params.feature_gates = feature_gates;
+    params.key_dim = p.head_dim;
+    params.value_dim = p.value_dim;
+    params.feature_gates = feature_gates;
     const auto number = double(c10::elementSize(accumulator_dtype(p.dtype)));
     const auto heads = double(p.batch * p.value_head_count()), threads = double(at::get_num_threads());
     const int64_t stored = p.query_len / kCheckpoint + 1;

@@ -157,7 +157,10 @@ class PortableRecurrent {
       for (size_t m = 0; m < v.size(); ++m) grad_beta += grad_u[m] * (v[m] - known[m]);
       if (p_.beta) static_cast<T*>(p_.grad_beta)[t] = grad_beta;
       auto grad_known = grad_u;
-      for (size_t m = 0; m < v.size(); ++m) grad_u[m] *= beta(t), grad_known[m] = -grad_u[m];
+      for (size_t m = 0; m < v.size(); ++m) {
+        grad_u[m] *= beta(t);
+        grad_known[m] = -grad_u[m];
+      }
       const auto through_read = read_transposed(decayed.data(), grad_known);
       for (size_t d = 0; d < grad_k.size(); ++d) grad_k[d] += through_read[d];
       add_product(k.x, grad_known, ds);

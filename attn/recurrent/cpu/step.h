@@ -26,7 +26,8 @@ class RecurrentStep {
 
   // The token at `position`. Rows of the state are `width` numbers apart.
   void run(float* s, int64_t width, int64_t position) {
-    width_ = width, position_ = position;
+    width_ = width;
+    position_ = position;
     const auto keys = padded(p_.key_dim), values = padded(p_.value_dim);
     load_rows<V, E>(p_.q, position, 1, p_.key_dim, q_, keys, 0, 1);
     load_rows<V, E>(p_.k, position, 1, p_.key_dim, k_, keys, 0, 1);

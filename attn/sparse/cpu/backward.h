@@ -56,7 +56,8 @@ class SparseBackward {
 
   void backward(int64_t begin, int64_t end) {
     for (; begin < end; begin += kTile) {
-      row_ = begin, rows_ = end - begin < kTile ? end - begin : kTile;
+      row_ = begin;
+      rows_ = end - begin < kTile ? end - begin : kTile;
       Interval ranges[2];
       part_.keys_that_are_seen(row_, row_ + rows_, ranges[0], ranges[1]);
       if (ranges[0].is_empty() && ranges[1].is_empty()) continue;

@@ -1,3 +1,4 @@
+// Writes tokens into the cache, and attends to it with kernels or with ATen operations.
 #include "attn/sparse/cache.h"
 
 #include <ATen/ATen.h>

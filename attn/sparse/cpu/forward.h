@@ -37,7 +37,8 @@ class SparseForward {
 
   void forward(bool resumes, int64_t begin, int64_t end) {
     for (; begin < end; begin += kTile) {
-      row_ = begin, rows_ = end - begin < kTile ? end - begin : kTile;
+      row_ = begin;
+      rows_ = end - begin < kTile ? end - begin : kTile;
       load_queries<V, E>(p_.q, part_, row_, rows_, p_.dim, float(p_.scale), q_, q_transposed_);
       start(resumes);
       Interval ranges[2];

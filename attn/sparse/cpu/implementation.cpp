@@ -61,7 +61,9 @@ class SparsePass {
         k_(with_dense_rows(a.k)),
         v_(with_dense_rows(a.v)),
         numbers_(a.q.options().dtype(accumulator_dtype(a.q.scalar_type()))) {
-    common_.dim = a.q.size(3), common_.value_dim = a.v.size(3), common_.scale = a.scale;
+    common_.dim = a.q.size(3);
+    common_.value_dim = a.v.size(3);
+    common_.scale = a.scale;
     if (a.sinks) sinks_ = a.sinks->to(at::kDouble).contiguous();
     for (const auto& stages : parts_) stages_ = std::max(stages_, stages.size());
     if (a.chosen_blocks) {
@@ -74,7 +76,8 @@ class SparsePass {
   SparseResults forward(const SparseArguments& a) {
     SparseResults results{at::empty({batch_, heads_, length_, a.v.size(3)}, a.q.options()),
                           at::empty({batch_, heads_, length_}, numbers_)};
-    output_ = results.output, log_sum_exp_ = results.log_sum_exp;
+    output_ = results.output;
+    log_sum_exp_ = results.log_sum_exp;
     const bool rounds = a.q.scalar_type() != numbers_.dtype().toScalarType();
     if (stages_ > 1 && rounds) partial_output_ = at::empty({batch_, heads_, length_, padded(a.v.size(3))}, numbers_);
     const ThreadScratch scratch(kernels_.scratch_size(common_), numbers_);
@@ -90,14 +93,17 @@ class SparsePass {
 
   SparseGradients backward(const SparseArguments& a, const SparseResults& results, const Tensor& grad_output,
                            const Tensor& grad_log_sum_exp) {
-    output_ = with_dense_rows(results.output), log_sum_exp_ = results.log_sum_exp.contiguous();
+    output_ = with_dense_rows(results.output);
+    log_sum_exp_ = results.log_sum_exp.contiguous();
     grad_output_ = grad_output.defined() ? with_dense_rows(grad_output) : at::zeros_like(output_);
     if (grad_log_sum_exp.defined()) grad_log_sum_exp_ = grad_log_sum_exp.contiguous();
     delta_ = at::empty({batch_, heads_, length_}, numbers_);
     at::parallel_for(0, batch_ * heads_, 1, [&](int64_t begin, int64_t end) {
       for (auto index = begin; index < end; ++index) kernels_.store_delta(head(index), 0, length_);
     });
-    grad_q_ = accumulator_like(q_), grad_k_ = accumulator_like(k_), grad_v_ = accumulator_like(v_);
+    grad_q_ = accumulator_like(q_);
+    grad_k_ = accumulator_like(k_);
+    grad_v_ = accumulator_like(v_);
     const ThreadScratch scratch(kernels_.scratch_size(common_), numbers_);
     // Heads that share keys or values are a group, which one thread processes. Groups that cannot be divided evenly are processed
     // one after the other, with the rows divided among the threads, each of which adds to gradients of its own.
@@ -252,15 +258,23 @@ class SparsePass {
     const auto row = [&](const Tensor& x) -> void* {
       return x.defined() ? static_cast<char*>(x.data_ptr()) + int64_t(x.element_size()) * index * length_ : nullptr;
     };
-    p.q = rows_of_head(q_, shared(q_)), p.k = rows_of_head(k_, shared(k_)), p.v = rows_of_head(v_, shared(v_));
-    p.output = rows_of_head(output_, index), p.grad_output = rows_of_head(grad_output_, index);
+    p.q = rows_of_head(q_, shared(q_));
+    p.k = rows_of_head(k_, shared(k_));
+    p.v = rows_of_head(v_, shared(v_));
+    p.output = rows_of_head(output_, index);
+    p.grad_output = rows_of_head(grad_output_, index);
     if (sinks_.defined()) p.sink = sinks_.const_data_ptr<double>()[index % heads_];
-    p.log_sum_exp = row(log_sum_exp_), p.grad_log_sum_exp = row(grad_log_sum_exp_), p.delta = row(delta_);
+    p.log_sum_exp = row(log_sum_exp_);
+    p.grad_log_sum_exp = row(grad_log_sum_exp_);
+    p.delta = row(delta_);
     p.partial_output = rows_of_head(partial_output_, index).data;
     if (grad_q_.defined()) {
-      p.grad_q = rows_of_head(grad_q_, shared(q_)).data, p.grad_q_stride = grad_q_.stride(2);
-      p.grad_k = rows_of_head(grad_k_, shared(k_)).data, p.grad_k_stride = grad_k_.stride(2);
-      p.grad_v = rows_of_head(grad_v_, shared(v_)).data, p.grad_v_stride = grad_v_.stride(2);
+      p.grad_q = rows_of_head(grad_q_, shared(q_)).data;
+      p.grad_q_stride = grad_q_.stride(2);
+      p.grad_k = rows_of_head(grad_k_, shared(k_)).data;
+      p.grad_k_stride = grad_k_.stride(2);
+      p.grad_v = rows_of_head(grad_v_, shared(v_)).data;
+      p.grad_v_stride = grad_v_.stride(2);
     }
     return p;
   }

@@ -29,7 +29,10 @@ struct TileMask {
     for (int64_t j = 0; j < keys; ++j) {
       part.rows_that_see(key + j, row, row + rows, one[j], other[j]);
       if (one[j].begin != row || one[j].end < row + rows) all = false;
-      one[j].begin -= row, one[j].end -= row, other[j].begin -= row, other[j].end -= row;
+      one[j].begin -= row;
+      one[j].end -= row;
+      other[j].begin -= row;
+      other[j].end -= row;
     }
   }
 

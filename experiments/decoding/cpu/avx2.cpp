@@ -1,3 +1,4 @@
+// The kernels of the decoder, compiled for AVX2.
 #include "experiments/decoding/cpu/vector_kernels.h"
 
 namespace experiments {

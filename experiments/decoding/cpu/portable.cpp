@@ -1,3 +1,4 @@
+// The kernels of the decoder without vector instructions.
 #include <cmath>
 
 #include "attn/cpu/kernel_family.h"

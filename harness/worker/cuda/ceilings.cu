@@ -27,8 +27,10 @@ __global__ void copy_kernel(const float4* __restrict__ from, float4* __restrict_
 
 // A random number of 32 bits for each index: the finaliser of MurmurHash3.
 __device__ uint32_t random_bits(uint32_t index) {
-  index ^= index >> 16, index *= 0x85ebca6bu;
-  index ^= index >> 13, index *= 0xc2b2ae35u;
+  index ^= index >> 16;
+  index *= 0x85ebca6bu;
+  index ^= index >> 13;
+  index *= 0xc2b2ae35u;
   return index ^ (index >> 16);
 }
 __device__ float random_unit(uint32_t index) { return float(random_bits(index) >> 8) / float(1 << 24); }

@@ -120,7 +120,10 @@ std::vector<attn::cpu::LinearHeadParams> causal_heads(const at::Tensor& q, const
     head.head_dim = head.feature_count = head.value_dim = dim;
     head.visible_keys = length;
     head.epsilon = 1e-6;
-    head.q = rows(q), head.k = rows(k), head.v = rows(v), head.output = rows(output);
+    head.q = rows(q);
+    head.k = rows(k);
+    head.v = rows(v);
+    head.output = rows(output);
     head.normalizer = normalizer.data_ptr<float>() + int64_t(h) * length;
   }
   return heads;
@@ -164,11 +167,15 @@ void recurrent_step_alone(benchmark::State& state, attn::cpu::InstructionSet set
     auto& head = all[h];
     head = {};
     head.key_dim = head.value_dim = dim;
-    head.delta = rule.delta, head.feature_gates = rule.feature_gates;
+    head.delta = rule.delta;
+    head.feature_gates = rule.feature_gates;
     head.scale = 1;
-    head.q = head.k = head.v = {row(token), dim}, head.output = {row(output), dim};
-    head.g = row(g), head.beta = rule.delta ? beta.data_ptr<float>() + h : nullptr;
-    head.g_stride = rule.feature_gates ? dim : 1, head.beta_stride = 1;
+    head.q = head.k = head.v = {row(token), dim};
+    head.output = {row(output), dim};
+    head.g = row(g);
+    head.beta = rule.delta ? beta.data_ptr<float>() + h : nullptr;
+    head.g_stride = rule.feature_gates ? dim : 1;
+    head.beta_stride = 1;
   }
   const auto scratch = at::empty({kernels.scratch_size(all[0], /*backward=*/false) + 1});
   for ([[maybe_unused]] auto _ : state) {

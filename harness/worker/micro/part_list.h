@@ -40,9 +40,17 @@ inline attn::cpu::LinearHeadParams params_of(const PartData& d, bool streams) {
   p.visible_keys = d.length;
   p.epsilon = 1e-6;
   const auto rows = [&](float* x) { return Rows{x, streams ? kPartDim : 0}; };
-  p.q = rows(d.q), p.k = rows(d.k), p.v = rows(d.v), p.output = rows(d.output), p.grad_output = rows(d.grad_output);
-  p.grad_q = rows(d.grad_q), p.grad_k = rows(d.grad_k), p.grad_v = rows(d.grad_v);
-  p.normalizer = d.normalizer, p.grad_normalizer = d.grad_normalizer, p.value_shift = nullptr;
+  p.q = rows(d.q);
+  p.k = rows(d.k);
+  p.v = rows(d.v);
+  p.output = rows(d.output);
+  p.grad_output = rows(d.grad_output);
+  p.grad_q = rows(d.grad_q);
+  p.grad_k = rows(d.grad_k);
+  p.grad_v = rows(d.grad_v);
+  p.normalizer = d.normalizer;
+  p.grad_normalizer = d.grad_normalizer;
+  p.value_shift = nullptr;
   return p;
 }
 

@@ -31,11 +31,15 @@ class PartMemory {
     for (auto* rows :
          {&data_.q, &data_.k, &data_.v, &data_.output, &data_.grad_output, &data_.grad_q, &data_.grad_k, &data_.grad_v})
       *rows = numbers(length * kPartDim);
-    data_.normalizer = numbers(length), data_.grad_normalizer = numbers(length);
+    data_.normalizer = numbers(length);
+    data_.grad_normalizer = numbers(length);
     std::fill_n(data_.normalizer, length, 16.0f);
-    data_.state = numbers(kPartDim * kPartDim), data_.state_vector = numbers(kPartDim), data_.value_shift = numbers(kPartDim);
+    data_.state = numbers(kPartDim * kPartDim);
+    data_.state_vector = numbers(kPartDim);
+    data_.value_shift = numbers(kPartDim);
     for (auto* rows : {&data_.rows, &data_.features, &data_.left}) *rows = numbers(kChunkRows * kPartDim);
-    data_.scores = numbers(kChunkRows * kChunkRows), data_.products = numbers(kPartDim * kPartDim);
+    data_.scores = numbers(kChunkRows * kChunkRows);
+    data_.products = numbers(kPartDim * kPartDim);
     data_.scratch = numbers(scratch_size);
   }
   const PartData& data() const { return data_; }

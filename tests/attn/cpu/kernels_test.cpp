@@ -145,8 +145,10 @@ TEST_P(Kernels, NothingOutsideATensorIsRead) {
           auto inputs = inputs_of(problem, Protocol::forward_backward);
           const auto expected = call(*method, inputs, Protocol::forward_backward);
           const Guarded q(inputs.q, edge), k(inputs.k, edge), v(inputs.v, edge), g(inputs.grad_output, edge);
-          inputs.q = q.tensor.set_requires_grad(true), inputs.k = k.tensor.set_requires_grad(true);
-          inputs.v = v.tensor.set_requires_grad(true), inputs.grad_output = g.tensor;
+          inputs.q = q.tensor.set_requires_grad(true);
+          inputs.k = k.tensor.set_requires_grad(true);
+          inputs.v = v.tensor.set_requires_grad(true);
+          inputs.grad_output = g.tensor;
           const auto results = call(*method, inputs, Protocol::forward_backward);
           EXPECT_TRUE(at::equal(results.output, expected.output)) << name << " " << text_of(shape);
           EXPECT_TRUE(at::equal(results.gradients.q, expected.gradients.q)) << name << " " << text_of(shape);
@@ -231,12 +233,18 @@ HeadResults run_head(const cpu::LinearKernels& kernels, FeatureMapKind map, bool
                      int64_t visible) {
   const auto rows = [](const at::Tensor& x) { return cpu::Rows{x.data_ptr(), x.size(3)}; };
   cpu::LinearHeadParams p{};
-  p.map = map, p.head_dim = p.feature_count = inputs.q.size(3), p.value_dim = inputs.v.size(3);
-  p.visible_keys = visible, p.epsilon = 1e-6f;
+  p.map = map;
+  p.head_dim = p.feature_count = inputs.q.size(3);
+  p.value_dim = inputs.v.size(3);
+  p.visible_keys = visible;
+  p.epsilon = 1e-6f;
   const auto padded_values = cpu::padded(p.value_dim), padded_features = cpu::padded(p.feature_count);
   HeadResults r{at::zeros({1, 1, inputs.q.size(2), p.value_dim}, at::kBFloat16), at::zeros({inputs.q.size(2)}),
                 at::zeros({padded_features, padded_values}), at::zeros({padded_features})};
-  p.q = rows(inputs.q), p.k = rows(inputs.k), p.v = rows(inputs.v), p.output = rows(r.output);
+  p.q = rows(inputs.q);
+  p.k = rows(inputs.k);
+  p.v = rows(inputs.v);
+  p.output = rows(r.output);
   p.normalizer = r.normalizer.data_ptr();
   const auto scratch = at::empty({kernels.scratch_size(p)});
   if (causal) {

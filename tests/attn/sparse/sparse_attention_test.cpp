@@ -58,12 +58,19 @@ Call random_call(const Sizes& s, uint64_t seed, const std::string& inputs = "nor
   const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::kDouble); };
   Call call;
   const auto heads = std::max({s.heads, s.kv_heads, s.value_heads});
-  call.q = draw({s.batch, s.heads, s.query_len, s.dim}), call.k = draw({s.batch, s.kv_heads, s.key_len, s.dim});
+  call.q = draw({s.batch, s.heads, s.query_len, s.dim});
+  call.k = draw({s.batch, s.kv_heads, s.key_len, s.dim});
   call.v = draw({s.batch, s.value_heads, s.key_len, s.value_dim});
   call.grad_output = draw({s.batch, heads, s.query_len, s.value_dim});
   call.grad_log_sum_exp = draw({s.batch, heads, s.query_len});
-  if (inputs == "offset") call.k += 3, call.v += 5;
-  if (inputs == "scaled") call.q *= 30, call.v *= 100;
+  if (inputs == "offset") {
+    call.k += 3;
+    call.v += 5;
+  }
+  if (inputs == "scaled") {
+    call.q *= 30;
+    call.v *= 100;
+  }
   if (inputs == "outliers") call.q.select(3, 0).mul_(40), call.k.select(2, 0).mul_(20);
   return call;
 }
@@ -100,7 +107,8 @@ void expect_same(const CallResults& found, const CallResults& exact, double tole
     ASSERT_EQ(x.sizes(), y.sizes()) << kNames[i];
     if (i == 1) {
       EXPECT_TRUE(at::equal(x.isinf(), y.isinf())) << kNames[i];
-      x = x.masked_fill(x.isinf(), 0), y = y.masked_fill(y.isinf(), 0);
+      x = x.masked_fill(x.isinf(), 0);
+      y = y.masked_fill(y.isinf(), 0);
     }
     ASSERT_TRUE(at::isfinite(x).all().item<bool>()) << kNames[i];
     if (x.numel() == 0) continue;
@@ -140,7 +148,8 @@ TEST(SparseAttention, EveryPatternAgreesWithFloat64) {
     for (const bool causal : {true, false})
       for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
         auto call = random_call({.query_len = 150, .key_len = 150}, 1);
-        call.pattern = pattern, call.causal = causal;
+        call.pattern = pattern;
+        call.causal = causal;
         check(call, dtype);
       }
 }
@@ -154,7 +163,8 @@ TEST(SparseAttention, SizesThatFillNoTile) {
       for (const bool causal : {true, false}) {
         SCOPED_TRACE("N=" + std::to_string(s.query_len) + " L=" + std::to_string(s.key_len) + " D=" + std::to_string(s.dim));
         auto call = random_call(s, 2);
-        call.pattern = pattern, call.causal = causal;
+        call.pattern = pattern;
+        call.causal = causal;
         check(call, at::kFloat);
         check(call, at::kBFloat16);
       }
@@ -168,7 +178,8 @@ TEST(SparseAttention, HeadsMayShareKeysAndValues) {
     for (const auto* pattern : {"all", "window:30", "strided:9"})
       for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
         auto call = random_call(s, 3);
-        call.pattern = pattern, call.causal = true;
+        call.pattern = pattern;
+        call.causal = true;
         check(call, dtype);
       }
 }
@@ -179,7 +190,8 @@ TEST(SparseAttention, KeyLengthsSinksAndPackedSequences) {
     for (const bool causal : {true, false})
       for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
         auto call = random_call({.batch = 3, .heads = 2, .query_len = 150, .key_len = 150}, 4);
-        call.pattern = pattern, call.causal = causal;
+        call.pattern = pattern;
+        call.causal = causal;
         call.key_lengths = at::tensor({0, 70, 150}, at::kLong);
         check(call, dtype);
         call.sinks = at::tensor({1.5, -0.5}, at::kDouble);
@@ -195,7 +207,8 @@ TEST(SparseAttention, HardInputs) {
     for (const auto* pattern : {"all", "window:40", "strided:8"}) {
       SCOPED_TRACE(inputs);
       auto call = random_call({.query_len = 150, .key_len = 150, .dim = 32, .value_dim = 32}, 5, inputs);
-      call.pattern = pattern, call.causal = true;
+      call.pattern = pattern;
+      call.causal = true;
       check(call, at::kFloat);
     }
 }
@@ -203,7 +216,8 @@ TEST(SparseAttention, HardInputs) {
 TEST(SparseAttention, StridesMayBeArbitrary) {
   auto call = random_call({.query_len = 100, .key_len = 100}, 6);
   for (auto* x : {&call.q, &call.k, &call.v, &call.grad_output}) *x = x->transpose(2, 3).contiguous().transpose(2, 3);
-  call.pattern = "window:30", call.causal = true;
+  call.pattern = "window:30";
+  call.causal = true;
   check(call, at::kFloat);
   auto by_position = random_call({.query_len = 100, .key_len = 100}, 6);
   for (auto* x : {&by_position.q, &by_position.k, &by_position.v, &by_position.grad_output})
@@ -218,7 +232,8 @@ TEST(SparseAttention, RepeatsItsBits) {
     for (const auto& s : {Sizes{.batch = 1, .heads = 1, .kv_heads = 1, .value_heads = 1, .query_len = 300, .key_len = 300},
                           Sizes{.batch = 1, .heads = 3, .kv_heads = 3, .value_heads = 3, .query_len = 300, .key_len = 300}}) {
       auto call = random_call(s, 7).in(at::kFloat);
-      call.pattern = pattern, call.causal = true;
+      call.pattern = pattern;
+      call.causal = true;
       const auto once = run(call, "auto"), again = run(call, "auto");
       for (size_t i = 0; i < once.all.size(); ++i) EXPECT_TRUE(at::equal(once.all[i], again.all[i])) << kNames[i];
       const auto threads = at::get_num_threads();
@@ -247,10 +262,12 @@ TEST(SparseAttention, RandomMasks) {
                                  "dilated:" + number() + "/" + number(),
                                  "block:" + std::to_string(block) + "/" + std::to_string(up_to(block))};
     Sizes s{.batch = up_to(2), .query_len = up_to(130), .dim = up_to(40), .value_dim = up_to(40)};
-    s.heads = up_to(2) * 2, s.kv_heads = s.value_heads = up_to(2);
+    s.heads = up_to(2) * 2;
+    s.kv_heads = s.value_heads = up_to(2);
     s.key_len = up_to(3) == 1 ? up_to(130) : s.query_len;
     auto call = random_call(s, uint64_t(100 + i));
-    call.pattern = texts[size_t(up_to(7) - 1)], call.causal = up_to(2) == 1;
+    call.pattern = texts[size_t(up_to(7) - 1)];
+    call.causal = up_to(2) == 1;
     if (up_to(3) == 1) call.key_lengths = at::full({s.batch}, up_to(s.key_len + 1) - 1, at::kLong);
     if (up_to(3) == 1) call.sinks = at::randn({s.heads}, at::kDouble);
     SCOPED_TRACE("case " + std::to_string(i) + " N=" + std::to_string(s.query_len) + " L=" + std::to_string(s.key_len));
@@ -264,11 +281,13 @@ TEST(SparseAttention, ChosenBlocksAgreeWithFloat64) {
   const auto up_to = [&](int64_t max) { return std::uniform_int_distribution<int64_t>(1, max)(random); };
   for (int i = 0; i < 60; ++i) {
     Sizes s{.batch = up_to(2), .query_len = up_to(200), .dim = up_to(40), .value_dim = up_to(40)};
-    s.heads = up_to(3) * 2, s.kv_heads = s.value_heads = up_to(2);
+    s.heads = up_to(3) * 2;
+    s.kv_heads = s.value_heads = up_to(2);
     s.key_len = up_to(3) == 1 ? up_to(200) : s.query_len;
     auto call = random_call(s, uint64_t(500 + i));
     const int64_t blocks[] = {1, 7, 16, 64, 128, 300};
-    call.block = blocks[up_to(6) - 1], call.causal = up_to(2) == 1;
+    call.block = blocks[up_to(6) - 1];
+    call.causal = up_to(2) == 1;
     const auto count = (s.key_len + call.block - 1) / call.block;
     const int64_t heads[] = {1, 2, s.heads};
     call.chosen_blocks = at::randint(-1, count, {s.batch, heads[up_to(3) - 1], s.query_len, up_to(6) - 1}, at::kLong);
@@ -311,11 +330,13 @@ TEST(SparseAttention, WrongArgumentsAreErrorsThatNameThem) {
   EXPECT_CONTAINS(message([&](Call& c) { c.chosen_blocks = chosen({2, 3, 70, 1}, 0); }), "with a divisor C of 2");
   EXPECT_CONTAINS(message([&](Call& c) { c.chosen_blocks = chosen({2, 2, 69, 1}, 0); }), "expected int64 [2,C,70,K]");
   EXPECT_CONTAINS(message([&](Call& c) {
-                    c.chosen_blocks = chosen({2, 2, 70, 1}, 0), c.pattern = "window:3";
+                    c.chosen_blocks = chosen({2, 2, 70, 1}, 0);
+                    c.pattern = "window:3";
                   }),
                   "chosen_blocks does not go with a pattern");
   EXPECT_CONTAINS(message([&](Call& c) {
-                    c.chosen_blocks = chosen({2, 2, 70, 1}, 0), c.block = 0;
+                    c.chosen_blocks = chosen({2, 2, 70, 1}, 0);
+                    c.block = 0;
                   }),
                   "block = 0, expected at least 1");
 }

@@ -8,9 +8,15 @@
 namespace attn::emulation {
 
 AccessCounts& AccessCounts::operator+=(const AccessCounts& other) {
-  launches += other.launches, blocks += other.blocks, bytes_read += other.bytes_read, bytes_written += other.bytes_written;
-  accessed_bytes += other.accessed_bytes, shared_accesses += other.shared_accesses, shared_cycles += other.shared_cycles;
-  conflict_cycles += other.conflict_cycles, barriers += other.barriers;
+  launches += other.launches;
+  blocks += other.blocks;
+  bytes_read += other.bytes_read;
+  bytes_written += other.bytes_written;
+  accessed_bytes += other.accessed_bytes;
+  shared_accesses += other.shared_accesses;
+  shared_cycles += other.shared_cycles;
+  conflict_cycles += other.conflict_cycles;
+  barriers += other.barriers;
   return *this;
 }
 
@@ -47,17 +53,24 @@ void AccessCounter::accessed(const Access& access) {
     if (page != last_page_) {
       auto& found = pages_[page];
       if (!found) found = std::make_unique<Page>();
-      last_page_ = page, last_ = found.get();
+      last_page_ = page;
+      last_ = found.get();
     }
     auto& stamp = last_->stamps[granule % kPageGranules];
     const auto cached = [&](uint32_t by, int64_t at) { return by == block_ && traffic_ - at <= kCacheBytes; };
     if (access.write && !cached(stamp.written_by, stamp.written_at)) {
-      current_->bytes_written += kGranule, traffic_ += kGranule;
+      current_->bytes_written += kGranule;
+      traffic_ += kGranule;
     } else if (!access.write && !cached(stamp.touched_by, stamp.touched_at)) {
-      current_->bytes_read += kGranule, traffic_ += kGranule;
+      current_->bytes_read += kGranule;
+      traffic_ += kGranule;
     }
-    stamp.touched_by = block_, stamp.touched_at = traffic_;
-    if (access.write) stamp.written_by = block_, stamp.written_at = traffic_;
+    stamp.touched_by = block_;
+    stamp.touched_at = traffic_;
+    if (access.write) {
+      stamp.written_by = block_;
+      stamp.written_at = traffic_;
+    }
   }
 }
 
@@ -87,7 +100,8 @@ void AccessCounter::count_shared(unsigned warp) {
         }
       const auto most = int64_t(
           std::max_element(words.begin(), words.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); })->size());
-      current_->shared_cycles += most, current_->conflict_cycles += most - 1;
+      current_->shared_cycles += most;
+      current_->conflict_cycles += most - 1;
     }
   }
   accesses.clear();

@@ -73,7 +73,9 @@ void probe(const std::string& name, const std::string& dtype, const std::string&
   };
   const bool backward = protocol != "forward";
   attnbench::CallInputs inputs;
-  inputs.q = rows(backward), inputs.k = rows(backward), inputs.v = rows(backward);
+  inputs.q = rows(backward);
+  inputs.k = rows(backward);
+  inputs.v = rows(backward);
   inputs.mask.causal = true;
   if (backward) inputs.grad_output = rows(false);
   const auto method = make_method(spec);

@@ -27,7 +27,8 @@ void RaceDetector::launch_begins(const Launch& launch) {
 }
 
 void RaceDetector::block_begins(dim3) {
-  ++block_, ++block_epoch_;
+  ++block_;
+  ++block_epoch_;
   waits_.assign(size_t{launch_.block.x} * launch_.block.y * launch_.block.z, launch_.begins_early);
 }
 
@@ -85,7 +86,8 @@ RaceDetector::GlobalCell& RaceDetector::global_cell(uintptr_t granule) {
   if (page != last_page_) {
     auto& found = pages_[page];
     if (!found) found = std::make_unique<Page>();
-    last_page_ = page, last_ = found.get();
+    last_page_ = page;
+    last_ = found.get();
   }
   return last_->cells[granule % kPageCells];
 }

@@ -217,7 +217,10 @@ TEST(BatchesByLength, ABatchHasSimilarLengths) {
   int64_t padded = 0, frames = 0;
   for (const auto& batch : batches_by_length(of_lengths(lengths), 10, seeded(3))) {
     int64_t longest = 0;
-    for (const auto i : batch) longest = std::max(longest, lengths[size_t(i)]), frames += lengths[size_t(i)];
+    for (const auto i : batch) {
+      longest = std::max(longest, lengths[size_t(i)]);
+      frames += lengths[size_t(i)];
+    }
     padded += longest * int64_t(batch.size());
   }
   // Batches of random utterances would be padded to about 1.75 times their frames.

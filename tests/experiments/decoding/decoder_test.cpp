@@ -394,11 +394,13 @@ void expect_linear_layer(attn::cpu::InstructionSet set, bool by_columns, int64_t
   linear(params, 0, middle);
   expect_result(at::relu(product + added), "with a residual and relu");
   EXPECT_TRUE(y.slice(1, y.size(1) - 2).eq(7).all().item<bool>()) << "what lies between rows or columns is not written";
-  params.relu = false, params.residual = nullptr;
+  params.relu = false;
+  params.residual = nullptr;
   linear(params, 0, outputs);
   expect_result(product, "alone");
   result.copy_(added);
-  params.residual = y.const_data_ptr<float>(), params.residual_stride = params.y_stride;
+  params.residual = y.const_data_ptr<float>();
+  params.residual_stride = params.y_stride;
   linear(params, 0, outputs);
   expect_result(product + added, "the result may be stored where the residual was");
 }

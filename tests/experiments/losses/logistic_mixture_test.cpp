@@ -95,7 +95,8 @@ TEST(LogisticMixture, GradientsAgreeWithFiniteDifferences) {
   for (int64_t i = 0; i < 6; ++i)
     for (int64_t j = 0; j < 30; ++j) {
       auto up = parameters.clone(), down = parameters.clone();
-      up[i][j] += step, down[i][j] -= step;
+      up[i][j] += step;
+      down[i][j] -= step;
       const auto difference =
           logistic_mixture_log_likelihood(up, bytes).sum() - logistic_mixture_log_likelihood(down, bytes).sum();
       EXPECT_NEAR(variable.grad()[i][j].item<double>(), difference.item<double>() / (2 * step), 1e-7) << i << " " << j;

@@ -46,9 +46,13 @@ ByHand by_hand(const at::Tensor& q_row, const at::Tensor& keys, const at::Tensor
   double norm = 0, distance = 0, product = 0, out_norm = 0, mean_distance = 0, mean_product = 0, mean_norm = 0;
   for (size_t m = 0; m < exact.size(); ++m) {
     const auto o = out[int64_t(m)];
-    norm += exact[m] * exact[m], out_norm += o * o, mean_norm += mean[m] * mean[m];
-    distance += (o - exact[m]) * (o - exact[m]), mean_distance += (mean[m] - exact[m]) * (mean[m] - exact[m]);
-    product += o * exact[m], mean_product += mean[m] * exact[m];
+    norm += exact[m] * exact[m];
+    out_norm += o * o;
+    mean_norm += mean[m] * mean[m];
+    distance += (o - exact[m]) * (o - exact[m]);
+    mean_distance += (mean[m] - exact[m]) * (mean[m] - exact[m]);
+    product += o * exact[m];
+    mean_product += mean[m] * exact[m];
   }
   return {std::sqrt(distance / norm), product / std::sqrt(norm * out_norm), std::sqrt(mean_distance / norm),
           mean_product / std::sqrt(norm * mean_norm), std::exp(entropy)};

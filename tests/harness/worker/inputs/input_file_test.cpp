@@ -72,8 +72,12 @@ std::string safetensors_of(const Qkv& tensors, const std::string& dtype = "F32",
 
 attn::Problem problem_of_tensors(const Qkv& tensors) {
   attn::Problem p;
-  p.batch = 2, p.heads = 3, p.head_dim = 4, p.value_dim = 5;
-  p.query_len = tensors.q.size(2), p.key_len = tensors.k.size(2);
+  p.batch = 2;
+  p.heads = 3;
+  p.head_dim = 4;
+  p.value_dim = 5;
+  p.query_len = tensors.q.size(2);
+  p.key_len = tensors.k.size(2);
   return p;
 }
 
@@ -106,7 +110,10 @@ TEST(InputFile, ShorterProblemsTakePrefixes) {
   const auto tensors = some_tensors();
   const InputFile file(folder.write("a.safetensors", safetensors_of(tensors)));
   auto p = problem_of_tensors(tensors);
-  p.batch = 1, p.heads = 2, p.query_len = 3, p.key_len = 8;
+  p.batch = 1;
+  p.heads = 2;
+  p.query_len = 3;
+  p.key_len = 8;
   const auto read = file.read(p);
   const auto part = [](const at::Tensor& x, int64_t length) { return x.narrow(0, 0, 1).narrow(1, 0, 2).narrow(2, 0, length); };
   EXPECT_TRUE(at::equal(read.q, part(tensors.q, 3)));
@@ -122,7 +129,8 @@ TEST(InputFile, CheckNamesTheAxisThatDoesNotFit) {
   const auto whole = problem_of_tensors(tensors);
   EXPECT_NO_THROW(file.check(whole));
   auto shorter = whole;
-  shorter.query_len = 1, shorter.key_len = 2;
+  shorter.query_len = 1;
+  shorter.key_len = 2;
   EXPECT_NO_THROW(file.check(shorter));
   const auto message = [&](int64_t attn::Problem::*axis, int64_t value) {
     auto p = whole;
@@ -312,7 +320,12 @@ TEST(Measure, TakesInputsFromAFile) {
   const auto path = folder.write("a.safetensors", safetensors_of(tensors));
   Case c;
   c.inputs = "file:" + path;
-  c.batch = 2, c.heads = 3, c.head_dim = 8, c.value_dim = 4, c.query_len = 350, c.threads = 1;
+  c.batch = 2;
+  c.heads = 3;
+  c.head_dim = 8;
+  c.value_dim = 4;
+  c.query_len = 350;
+  c.threads = 1;
   c.warmup_s = c.time_budget_s = 0;
   c.max_disturbance = 1e6;
   c.complete();

@@ -30,7 +30,8 @@ class SimulatedQueue final : public WorkQueue {
   void drain() override { wait_for_device(), log += "drain "; }
   void hold(double max_s) override {
     log += "hold ";
-    held_ = true, expired_ = false;
+    held_ = true;
+    expired_ = false;
     expires_s_ = std::max(host_s_, device_s_) + max_s;
   }
   void release() noexcept override {
