@@ -98,7 +98,7 @@ fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/
 results: build ## measure what is published in results/: all sweeps (two hours); MINUTES=60 begins what fits into an hour
 	@experiments/reproduce sweeps $(if $(MINUTES),--minutes $(MINUTES))
 
-reproduce: build ## run the paper's experiments with whole models in sizes for two cores (an hour and a half); MINUTES as for results
+reproduce: build ## run the paper's experiments with whole models in sizes for two cores (two hours); MINUTES as for results
 	@experiments/reproduce trainings $(if $(MINUTES),--minutes $(MINUTES))
 
 figures: build ## draw all figures again from the records in results/, and write the numbers that pages quote

@@ -148,7 +148,7 @@ Run add_measure_command(Command& command) {
           throw UsageError(std::string("--") + error.what());
         }
       },
-      "heads, dimensions and pattern of a released model, see `attnbench list shapes`; the options of these axes go before it",
+      "heads, dimensions and pattern of a released model, see `attnbench list shapes`; options of these axes override it",
       {.placeholder = "MODEL"});
   for (const auto& field : fields()) add_field_option(command, options, completed, field);
   add_like_option(command, options->like);
