@@ -19,7 +19,9 @@ fused_recurrent_… functions, too, which compute the same.
 
 Arguments that cannot change the result are accepted and ignored: chunk_size, chunk_indices,
 cu_seqlens_cpu and disable_recompute. Any other argument that is not supported raises ValueError,
-and so do wrong shapes, dtypes and devices. `implementation` is as in attnbench.functional.
+and so do wrong shapes, dtypes and devices. `implementation` is as in attnbench.functional. With `cp_group`,
+a process group of torch.distributed, the tensors of each rank are a slice of a longer sequence; the package
+attnbench.distributed describes that.
 """
 
 import math
@@ -27,6 +29,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 from torch.nn.functional import silu
 
 from attnbench import _library
@@ -37,6 +40,7 @@ _library.load()
 
 Layout = Literal["bthk", "bhtk"]
 Result = tuple[Tensor, Tensor | None]
+Group = ProcessGroup | None
 
 _IGNORED = ("chunk_size", "chunk_indices", "cu_seqlens_cpu", "disable_recompute")
 
@@ -65,6 +69,7 @@ def _attend(
     cu_seqlens: Tensor | None,
     layout: str,
     implementation: str,
+    cp_group: Group,
 ) -> Result:
     if layout not in ("bthk", "bhtk"):
         raise ValueError(f"layout = {layout!r}, expected 'bthk' or 'bhtk'")
@@ -79,7 +84,7 @@ def _attend(
     def transposed(state: Tensor) -> Tensor:
         return state.transpose(2, 3) if state_v_first else state
 
-    output, final = torch.ops.attn.recurrent_attention(
+    arguments = (
         *map(heads_first, (q, k, v)),
         gate(g),
         gate(beta),
@@ -90,7 +95,18 @@ def _attend(
         normalize,
         implementation,
     )
+    if cp_group is None:
+        output, final = torch.ops.attn.recurrent_attention(*arguments)
+    else:
+        from attnbench.distributed._recurrent import recurrent_attention
+
+        output, final = recurrent_attention(*arguments, cp_group, output_final_state)
     return heads_first(output), transposed(final) if output_final_state else None
+
+
+def _wide(x: Tensor) -> Tensor:
+    """x in the dtype in which gates are computed: float64 for float64, and float32 for others."""
+    return x if x.dtype == torch.float64 else x.float()
 
 
 def _softplus(x: Tensor) -> Tensor:
@@ -121,13 +137,13 @@ def _gated_delta_rule(
     if use_gate:
         if A_log is None or g is None:
             raise ValueError(f"{function}: use_gate_in_kernel=True needs g and A_log")
-        raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
-        g = -A_log.float().exp() * _softplus(raw)
+        raw = _wide(g) if dt_bias is None else _wide(g) + _wide(dt_bias)
+        g = -_wide(A_log).exp() * _softplus(raw)
     if gk is not None:
         _feature_gates(function, "gk", gk)
-        g = gk.float() if g is None else g.float().unsqueeze(-1) + gk.float()
+        g = _wide(gk) if g is None else _wide(g).unsqueeze(-1) + _wide(gk)
     if use_sigmoid and beta is not None:
-        beta = beta.float().sigmoid() * (2 if allow_neg_eigval else 1)
+        beta = _wide(beta).sigmoid() * (2 if allow_neg_eigval else 1)
     return _attend(q, k, v, g=g, beta=beta, rule="delta", **options)
 
 
@@ -154,6 +170,7 @@ def chunk_gated_delta_rule(
     dt_bias: Tensor | None = None,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """The gated delta rule (Gated DeltaNet, https://arxiv.org/abs/2412.06464).
@@ -170,7 +187,7 @@ def chunk_gated_delta_rule(
     return _gated_delta_rule(
         name, q, k, v, g, beta, use_gate_in_kernel, A_log, dt_bias, use_beta_sigmoid_in_kernel, allow_neg_eigval,
         scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
-        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -196,6 +213,7 @@ def fused_recurrent_gated_delta_rule(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """As `chunk_gated_delta_rule`; without g nothing decays, and without beta it is 1. gk [B,T,HV,K], the
@@ -205,7 +223,7 @@ def fused_recurrent_gated_delta_rule(
     return _gated_delta_rule(
         name, q, k, v, g, beta, use_gate_in_kernel, A_log, dt_bias, use_beta_sigmoid_in_kernel, allow_neg_eigval, gk,
         scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
-        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -232,8 +250,8 @@ def _kda_gate(
     if A_log is None and lower_bound is None:
         raise ValueError(f"{function}: use_gate_in_kernel=True needs A_log or lower_bound")
     heads = (-1,) if layout == "bthk" else (-1, 1)  # the axes before the features
-    raw = g.float() if dt_bias is None else g.float() + dt_bias.float().view(*heads, g.shape[-1])
-    rate = None if A_log is None else A_log.float().exp().view(*heads, 1)
+    raw = _wide(g) if dt_bias is None else _wide(g) + _wide(dt_bias).view(*heads, g.shape[-1])
+    rate = None if A_log is None else _wide(A_log).exp().view(*heads, 1)
     if lower_bound is not None:
         return lower_bound * (raw if rate is None else rate * raw).sigmoid()
     assert rate is not None
@@ -268,6 +286,7 @@ def chunk_kda(
     dt_bias: Tensor | None = None,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """Kimi Delta Attention (https://arxiv.org/abs/2510.26692): the delta rule with a decay for each
@@ -294,7 +313,7 @@ def chunk_kda(
     return _gated_delta_rule(
         name, q, k, v, None, beta, False, None, None, use_beta_sigmoid_in_kernel, allow_neg_eigval, g,
         scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
-        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -319,6 +338,7 @@ def fused_recurrent_kda(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """As `chunk_kda`."""
@@ -328,7 +348,7 @@ def fused_recurrent_kda(
     return _gated_delta_rule(
         name, q, k, v, None, beta, False, None, None, use_beta_sigmoid_in_kernel, allow_neg_eigval, g,
         scale=scale, initial_state=initial_state, output_final_state=output_final_state, normalize=use_qk_l2norm_in_kernel,
-        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -346,6 +366,7 @@ def chunk_gla(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """Gated linear attention (https://arxiv.org/abs/2312.06635): g [B,T,HV,K] has a decay for each
@@ -354,7 +375,7 @@ def chunk_gla(
     _refuse("chunk_gla", **others)
     return fused_recurrent_gla(
         q, k, v, _feature_gates("chunk_gla", "g", g), None, scale, initial_state, output_final_state, False, state_v_first, cu_seqlens,
-        layout=layout, implementation=implementation,
+        layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -373,6 +394,7 @@ def fused_recurrent_gla(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """As `chunk_gla`, with gk for its g; None for no decay."""
@@ -381,7 +403,7 @@ def fused_recurrent_gla(
         _feature_gates("fused_recurrent_gla", "gk", gk)
     return _attend(
         q, k, v, g=gk, rule="add", scale=scale, initial_state=initial_state, output_final_state=output_final_state,
-        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -399,6 +421,7 @@ def chunk_delta_rule(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """The delta rule without decay (DeltaNet, https://arxiv.org/abs/2406.06484)."""
@@ -406,7 +429,7 @@ def chunk_delta_rule(
     _refuse("chunk_delta_rule", **others)
     return fused_recurrent_delta_rule(
         q, k, v, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
-        layout=layout, implementation=implementation,
+        layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -423,11 +446,12 @@ def fused_recurrent_delta_rule(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
 ) -> Result:
     """As `chunk_delta_rule`; without beta it is 1."""
     return _attend(
         q, k, v, beta=beta, rule="delta", scale=scale, initial_state=initial_state, output_final_state=output_final_state,
-        normalize=use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+        normalize=use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -446,6 +470,7 @@ def chunk_simple_gla(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """Linear attention whose state decays, without feature map or normalizer.
@@ -458,11 +483,11 @@ def chunk_simple_gla(
     _refuse("chunk_simple_gla", **others)
     if g_gamma is not None:
         shape = (1, 1, -1) if layout == "bthk" else (1, -1, 1)
-        constant = g_gamma.detach().float().view(shape).expand(v.shape[:3])
+        constant = _wide(g_gamma.detach()).view(shape).expand(v.shape[:3])
         g = constant if g is None else g + constant
     return _attend(
         q, k, v, g=g, rule="add", scale=scale, initial_state=initial_state, output_final_state=output_final_state,
-        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -481,13 +506,14 @@ def fused_recurrent_simple_gla(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """As `chunk_simple_gla`."""
     _refuse("fused_recurrent_simple_gla", reverse=reverse, **others)
     return chunk_simple_gla(
         q, k, v, g, g_gamma, scale, initial_state, output_final_state, state_v_first, cu_seqlens,
-        layout=layout, implementation=implementation,
+        layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -508,6 +534,7 @@ def chunk_retention(
     state_v_first: bool = False,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """Retention (RetNet, https://arxiv.org/abs/2307.08621): head h decays by 1 − 2^(−5−h)."""
@@ -515,7 +542,7 @@ def chunk_retention(
     decays = torch.log1p(-torch.exp2(-5 - _heads_of(v, layout)))
     return chunk_simple_gla(
         q, k, v, None, decays, scale, initial_state, output_final_state, state_v_first, cu_seqlens,
-        layout=layout, implementation=implementation,
+        layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -532,13 +559,14 @@ def fused_recurrent_retention(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """As `chunk_retention`."""
     _refuse("fused_recurrent_retention", reverse=reverse, **others)
     return chunk_retention(
         q, k, v, scale, initial_state, output_final_state, cu_seqlens, state_v_first=state_v_first,
-        layout=layout, implementation=implementation,
+        layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -555,6 +583,7 @@ def chunk_lightning_attn(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Result:
     """Lightning Attention (https://arxiv.org/abs/2405.17381): head h of H decays by the exponential
@@ -564,7 +593,7 @@ def chunk_lightning_attn(
     decays = -8 / len(heads) * (1 - layer_idx / num_layers) * heads
     return chunk_simple_gla(
         q, k, v, None, decays, scale, initial_state, output_final_state, False, cu_seqlens,
-        layout=layout, implementation=implementation,
+        layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -582,12 +611,13 @@ def fused_recurrent_lightning_attn(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
 ) -> Result:
     """As `chunk_lightning_attn`."""
     _refuse("fused_recurrent_lightning_attn", reverse=reverse)
     return chunk_lightning_attn(
         q, k, v, layer_idx, num_layers, scale, initial_state, output_final_state, cu_seqlens,
-        layout=layout, implementation=implementation,
+        layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -603,6 +633,7 @@ def chunk_linear_attn(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor] | None]:
     """Linear attention without decay and without feature map (https://arxiv.org/abs/2006.16236).
@@ -620,16 +651,26 @@ def chunk_linear_attn(
     def attend(q: Tensor, k: Tensor, v: Tensor, state: Tensor | None) -> Result:
         return _attend(
             q, k, v, rule="add", scale=scale, initial_state=state, output_final_state=output_final_state,
-            cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+            cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,
         )  # fmt: skip
 
-    output, final = attend(q, k, v, kv)
     if not normalize:
-        return output, final
+        return attend(q, k, v, kv)
     # z is the state of linear attention whose values are 1.
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     ones = torch.ones((), dtype=wide, device=q.device).expand(*v.shape[:3], 1)
     start = None if z is None else z.squeeze(1).unsqueeze(3)
+    if cp_group is not None:
+        # It is one more column of the state, so that both travel together.
+        if start is not None and kv is None:
+            kv = start.new_zeros(*start.shape[:3], v.shape[3])
+        elif kv is not None and start is None:
+            start = kv.new_zeros(*kv.shape[:3], 1)
+        state = None if kv is None or start is None else torch.cat([kv, start], 3)
+        both, last = attend(q.to(wide), k.to(wide), torch.cat([v.to(wide), ones], 3), state)
+        output = (both[..., :-1] / (both[..., -1:] + 1e-10)).to(q.dtype)
+        return output, None if last is None else (last[..., :-1], last[..., -1:].squeeze(3).unsqueeze(1))
+    output, final = attend(q, k, v, kv)
     divisor, final_z = attend(q.to(wide), k.to(wide), ones, start)
     output = (output / (divisor + 1e-10)).to(q.dtype)
     return output, None if final is None or final_z is None else (final, final_z.squeeze(3).unsqueeze(1))
@@ -648,12 +689,13 @@ def fused_recurrent_linear_attn(
     *,
     layout: Layout = "bthk",
     implementation: str = "auto",
+    cp_group: Group = None,
 ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor] | None]:
     """As `chunk_linear_attn`, but does not normalise unless it is asked to."""
     _refuse("fused_recurrent_linear_attn", reverse=reverse)
     return chunk_linear_attn(
         q, k, v, scale, initial_state, output_final_state, normalize, cu_seqlens,
-        layout=layout, implementation=implementation,
+        layout=layout, implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
 
 
@@ -676,6 +718,7 @@ def mamba_chunk_scan_combined(
     return_varlen_states: bool = False,
     *,
     implementation: str = "auto",
+    cp_group: Group = None,
     **others: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Mamba-2's scan (https://arxiv.org/abs/2405.21060), which is `chunk_simple_gla` with q = C,
@@ -695,24 +738,27 @@ def mamba_chunk_scan_combined(
     name = "mamba_chunk_scan_combined"
     varlen = return_varlen_states or None
     _refuse(name, cu_seqlens=cu_seqlens, return_varlen_states=varlen, **others)
-    step = dt.float() if dt_bias is None else dt.float() + dt_bias.float()
+    step = _wide(dt) if dt_bias is None else _wide(dt) + _wide(dt_bias)
     step = (_softplus(step) if dt_softplus else step).clamp(*dt_limit)
-    decay = step * A.float()
+    decay = step * _wide(A)
     if seq_idx is not None:
         if seq_idx.shape != x.shape[:2]:
             raise ValueError(f"{name}: seq_idx has shape {list(seq_idx.shape)}, expected {list(x.shape[:2])}")
         begins = torch.nn.functional.pad(seq_idx[:, 1:] != seq_idx[:, :-1], (1, 0))
+        if cp_group is not None:
+            from attnbench.distributed._recurrent import begins_on_this_rank
+
+            begins[:, 0] = begins_on_this_rank(seq_idx, cp_group)
         decay = decay.masked_fill(begins.unsqueeze(-1), -math.inf)  # clears the state
     output, states = _attend(
         C, B, (x * step.unsqueeze(-1)).to(x.dtype), g=decay, rule="add", scale=1.0, initial_state=initial_states,
-        output_final_state=True, state_v_first=True, cu_seqlens=None, layout="bthk", implementation=implementation,
+        output_final_state=return_final_states, state_v_first=True, cu_seqlens=None, layout="bthk", implementation=implementation, cp_group=cp_group,
     )  # fmt: skip
     if D is not None:
         output = output + x * (D if D.dim() == 2 else D.unsqueeze(-1)).to(x.dtype)
     if z is not None:
         output = output * silu(z)
-    assert states is not None
-    return (output, states) if return_final_states else output
+    return output if states is None else (output, states)
 
 
 @torch.no_grad()

@@ -1,0 +1,243 @@
+"""Runs operators over sequences that are split over ranks, and compares them with one process.
+
+    python distributed_cases.py RANKS …   # → a line of JSON for each group of ranks and case
+
+torch is imported once, and ranks are forks of this process. Each rank computes the whole sequence as
+well, and compares its slice of the results and of the gradients.
+"""
+
+import datetime
+import itertools
+import json
+import multiprocessing
+import sys
+import tempfile
+import traceback
+
+import torch
+import torch.distributed as dist
+
+from attnbench import recurrent
+from attnbench.distributed import count_traffic
+
+BATCH, HEADS, VALUE_HEADS, DIM, VALUE_DIM = 2, 2, 4, 16, 24
+
+
+class Example:
+    """Tensors of a whole sequence, float64, and which of them are cut along time."""
+
+    def __init__(self, length, *, batch=BATCH, value_heads=VALUE_HEADS, gates="mild", seed=0, states=None):
+        self.generator = torch.Generator().manual_seed(seed)
+        self.length = length
+        self.q = self.normal(batch, length, HEADS, DIM)
+        self.k = torch.nn.functional.normalize(self.normal(batch, length, HEADS, DIM), dim=-1)
+        self.v = self.normal(batch, length, value_heads, VALUE_DIM) * 3 + 1
+        self.beta = self.normal(batch, length, value_heads).sigmoid()
+        self.g = self.gate((batch, length, value_heads), gates)
+        self.features = self.gate((batch, length, value_heads, DIM), gates)
+        self.state = self.normal(states or batch, value_heads, DIM, VALUE_DIM)
+
+    def normal(self, *sizes):
+        return torch.randn(*sizes, generator=self.generator, dtype=torch.float64)
+
+    def gate(self, sizes, kind):
+        g = -torch.nn.functional.softplus(self.normal(*sizes)) / 20
+        if kind == "strong":  # decays that clear the state, or all but clear it
+            g = g * 200
+        if kind == "infinite":
+            g[torch.rand(sizes, generator=self.generator) < 0.02] = -torch.inf
+        return g
+
+
+def cases(ranks):
+    """By name: (function of tensors and options, tensors cut along time, tensors that every rank has, options, how the
+    options are cut)."""
+    long = 37 * ranks
+    found = {}
+    for gates in ("mild", "strong", "infinite"):
+        e = Example(long, gates=gates)
+        qkv, final = {"q": e.q, "k": e.k, "v": e.v}, {"output_final_state": True}
+        start = {"initial_state": e.state}
+        found |= {
+            f"gated delta, {gates} gates": (recurrent.chunk_gated_delta_rule, qkv | {"g": e.g, "beta": e.beta}, start, final),
+            f"kda, {gates} gates": (recurrent.chunk_kda, qkv | {"g": e.features, "beta": e.beta}, start, final),
+            f"simple gla, {gates} gates": (recurrent.chunk_simple_gla, qkv | {"g": e.g}, start, final),
+            f"gla, {gates} gates": (recurrent.chunk_gla, qkv | {"g": e.features}, start, final),
+        }
+    found |= {
+        "delta": (recurrent.chunk_delta_rule, qkv | {"beta": e.beta}, start, final),
+        "delta without states": (recurrent.chunk_delta_rule, qkv | {"beta": e.beta}, {}, {}),
+        "retention": (recurrent.chunk_retention, qkv, start, final),
+        "lightning": (recurrent.chunk_lightning_attn, qkv, start, {"layer_idx": 1, "num_layers": 3, **final}),
+        "linear": (recurrent.chunk_linear_attn, qkv, start, {"normalize": False, **final}),
+        "linear without states": (recurrent.fused_recurrent_linear_attn, qkv, {}, {}),
+        "normalised q and k": (
+            recurrent.chunk_gated_delta_rule, qkv | {"g": e.g, "beta": e.beta}, start, {"use_qk_l2norm_in_kernel": True, **final},
+        ),
+        "value first": (
+            recurrent.fused_recurrent_gated_delta_rule, qkv | {"g": e.g, "beta": e.beta},
+            {"initial_state": e.state.transpose(2, 3).contiguous()}, {"state_v_first": True, "use_qk_l2norm_in_kernel": True, **final},
+        ),
+        "gates in the kernel": (
+            recurrent.fused_recurrent_kda, qkv | {"g": e.normal(*e.features.shape), "beta": e.normal(*e.beta.shape)},
+            start | {"A_log": e.normal(VALUE_HEADS), "dt_bias": e.normal(VALUE_HEADS * DIM)},
+            {"use_gate_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "allow_neg_eigval": True, **final},
+        ),
+    }  # fmt: skip
+    positive = {"q": e.q.abs(), "k": e.k.abs(), "v": e.v[:, :, :HEADS]}
+    pair = {"kv": e.state[:, :HEADS], "z": e.normal(BATCH, 1, HEADS, DIM).abs()}
+    found["linear with normaliser"] = (normalised, positive, pair, {})
+    found["linear with normaliser, without states"] = (recurrent.chunk_linear_attn, positive, {}, {"output_final_state": True})
+
+    # Sequences that end at a cut, cross one or several, are empty, and lie inside a slice; and one after each other.
+    for seed, borders in enumerate(
+        ([0, 0, 5, 37, 37, long - 3, long], [0, long], [0, 20, 22, 60, long, long], [0, 36, 38, long - 1, long], [0, *range(1, long, 7), long])
+    ):
+        e = Example(long, batch=1, gates="mild" if seed % 2 else "infinite", seed=seed, states=len(borders) - 1)
+        options = {"cu_seqlens": torch.tensor(borders), "output_final_state": True}
+        qkv, start = {"q": e.q, "k": e.k, "v": e.v}, {"initial_state": e.state}
+        found |= {
+            f"packed gated delta {seed}": (recurrent.chunk_gated_delta_rule, qkv | {"g": e.g, "beta": e.beta}, start, options),
+            f"packed gla {seed}": (recurrent.chunk_gla, qkv | {"g": e.features}, start, options),
+            f"packed simple gla {seed}": (recurrent.chunk_simple_gla, qkv | {"g": e.g}, start, options),
+            f"packed linear {seed}": (recurrent.chunk_linear_attn, qkv, start, {"normalize": False, **options}),
+        }
+    e = Example(long, seed=7)
+    x, dt = e.v, e.normal(BATCH, long, VALUE_HEADS).exp() / 20
+    mamba = {"x": x, "dt": dt, "B": e.k, "C": e.q, "z": e.normal(*x.shape)}
+    whole = {"A": -e.normal(VALUE_HEADS).exp(), "D": e.normal(VALUE_HEADS), "dt_bias": e.normal(VALUE_HEADS)}
+    whole["initial_states"] = e.state.transpose(2, 3).contiguous()
+    options = {"chunk_size": 64, "dt_softplus": True, "return_final_states": True}
+    found["mamba"] = (recurrent.mamba_chunk_scan_combined, mamba, whole, options)
+    for cut in (36, 37, 38):
+        numbers = (torch.arange(long) >= cut).long().expand(BATCH, -1)
+        found[f"mamba with a new sequence at {cut}"] = (recurrent.mamba_chunk_scan_combined, mamba, whole, {**options, "seq_idx": numbers})
+    return found
+
+
+def normalised(*, kv, z, **others):
+    return recurrent.chunk_linear_attn(**others, initial_state=(kv, z), output_final_state=True)
+
+
+def run(function, cut, whole, options):
+    """The results and the gradients, by name. A final state of the whole has the gradient of rank 0 alone, so that
+    the losses of all ranks add up to that of one process."""
+    tensors = {name: x.clone().requires_grad_() for name, x in (cut | whole).items()}
+    results = flattened(function(**tensors, **options))
+    return tensors, results
+
+
+def flattened(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [x for part in value if part is not None for x in flattened(part)]
+
+
+def paddings(cut, options, local, size):
+    """How many positions that change nothing one process may have before the sequence: each cut is then the border
+    of a chunk of the kernels, on which their rounding depends."""
+    if not {"q", "k", "v", "g", "beta"} >= set(cut) or "use_gate_in_kernel" in options:
+        return [0]
+    return [0, *(-rank * local % 16 for rank in range(1, size))]
+
+
+def weights(results):
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x.dtype) for x in results]
+
+
+def compare(function, cut, whole, options, dtype, group):
+    """By name of a result or gradient: its error, that of one process, and the largest entry, all against one process in
+    float64."""
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    local = next(iter(cut.values())).shape[1] // size
+    part = slice(rank * local, (rank + 1) * local)
+
+    def typed(tensors, dtype):
+        return {name: x.to(dtype) for name, x in tensors.items()}
+
+    def by_one_process(dtype, padding=0):
+        given, changed = typed(cut, dtype), dict(options)
+        if padding:
+            given = {name: torch.cat([torch.zeros_like(x[:, :padding]), x], 1) for name, x in given.items()}
+            if "cu_seqlens" in options:
+                changed["cu_seqlens"] = torch.nn.functional.pad(options["cu_seqlens"][1:] + padding, (1, 0))
+        tensors, (output, *states) = run(function, given, typed(whole, dtype), changed)
+        of_output, *of_states = weights([output[:, padding:], *states])
+        of_output = torch.cat([torch.zeros_like(of_output[:, :padding]), of_output], 1)
+        found = torch.autograd.grad([output, *states], list(tensors.values()), [of_output, *of_states])
+        shown = {"output": output[:, padding:][:, part]} | {f"state {i}": x for i, x in enumerate(states)}
+        return shown | {f"gradient of {n}": x[:, padding:][:, part] if n in cut else x for n, x in zip(tensors, found, strict=True)}
+
+    exact = by_one_process(torch.float64)
+    alone = [by_one_process(dtype, padding) for padding in paddings(cut, options, local, size)] if dtype == torch.float32 else []
+    mine = {name: x[:, part] for name, x in typed(cut, dtype).items()}
+    sliced = {name: x[:, part] if name == "seq_idx" else x for name, x in options.items()}
+    tensors, results = run(function, mine, typed(whole, dtype), {**sliced, "cp_group": group})
+    all_weights = weights([torch.empty(results[0].shape[0], local * size, *results[0].shape[2:], dtype=dtype), *results[1:]])
+    of_output, *of_states = all_weights
+    # Each rank's loss has a share of the final states.
+    found = torch.autograd.grad(results, list(tensors.values()), [of_output[:, part], *(x / size for x in of_states)])
+    output, *states = results
+    shown = {"output": output} | {f"state {i}": x for i, x in enumerate(states)}
+    for name, x in zip(tensors, found, strict=True):
+        if name in whole:
+            x = x.clone()
+            dist.all_reduce(x, group=group)
+        shown[f"gradient of {name}"] = x
+    assert set(shown) == set(exact)
+
+    def error(x, name):
+        difference = (x.detach().double() - exact[name].detach()).abs()
+        return [float(difference.max()), float(difference.square().mean().sqrt())]
+
+    return {
+        name: {
+            "error": error(x, name),
+            "of_one_process": [max(of) for of in zip(*(error(plain[name], name) for plain in alone), strict=True)],
+            "largest": float(exact[name].detach().abs().max()),
+            "finite": bool(torch.isfinite(x).all()),
+        }
+        for name, x in shown.items()
+    }
+
+
+def rank_main(rank, size, folder, answers):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/store{size}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60)
+    )
+    for name, case in cases(size).items():
+        for dtype in (torch.float64, torch.float32):
+            line = {"ranks": size, "rank": rank, "case": name, "dtype": str(dtype).removeprefix("torch.")}
+            try:
+                with count_traffic() as traffic:
+                    line["errors"] = compare(*case, dtype, dist.group.WORLD)
+                line["payload"] = traffic.payload_bytes
+            except Exception:
+                line["failed"] = traceback.format_exc()
+            answers.put(json.dumps(line))
+    answers.put(None)
+    dist.destroy_process_group()
+
+
+def main():
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        for size in map(int, sys.argv[1:]):
+            answers = context.SimpleQueue()
+            ranks = [context.Process(target=rank_main, args=(rank, size, folder, answers)) for rank in range(size)]
+            for process in ranks:
+                process.start()
+            ended = 0
+            while ended < size:
+                answer = answers.get()
+                ended += answer is None
+                if answer is not None:
+                    print(answer, flush=True)
+            for process in ranks:
+                process.join()
+
+
+if __name__ == "__main__":
+    main()

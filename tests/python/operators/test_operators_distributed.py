@@ -1,0 +1,95 @@
+"""Tests of operators over sequences that are split over ranks: results, states and gradients of 2, 3 and 4
+ranks against one process, what the ranks hand to collectives, and what is refused.
+
+distributed_cases.py runs all cases in a few groups of ranks.
+"""
+
+import json
+import math
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import torch
+
+CASES = Path(__file__).with_name("distributed_cases.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library(build):
+    torch.ops.load_library(str(build / "libattn.so"))
+
+
+@pytest.fixture(scope="module")
+def lines():
+    """What each rank found in each case."""
+    done = subprocess.run(
+        [sys.executable, CASES, "2", "3", "4"], capture_output=True, text=True, timeout=1200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    failed = [f"{x['ranks']} ranks, rank {x['rank']}: {x['case']}\n{x['failed']}" for x in found if "failed" in x]
+    assert not failed, "\n".join(failed)
+    cases = {x["case"] for x in found}
+    assert len(cases) >= 45 and len(found) == len(cases) * (2 + 3 + 4) * 2
+    return found
+
+
+def errors_by_tensor(lines, dtype):
+    """By (ranks, case, tensor): the errors that the ranks found."""
+    found = defaultdict(list)
+    for line in lines:
+        if line["dtype"] == dtype:
+            for name, error in line["errors"].items():
+                assert error["finite"], (line["ranks"], line["case"], name)
+                found[line["ranks"], line["case"], name].append(error)
+    return found
+
+
+def test_float64_equals_one_process(lines):
+    for key, errors in errors_by_tensor(lines, "float64").items():
+        assert max(x["error"][0] for x in errors) <= 1e-11 * max(x["largest"] for x in errors), key
+
+
+def test_float32_is_as_exact_as_one_process(lines):
+    """The root of the mean squared error against float64 is at most twice that of one process. Errors of a few roundings of
+    the largest entry do not count, and a little more of sums over all positions, which ranks add up in another order."""
+    for (ranks, case, name), errors in errors_by_tensor(lines, "float32").items():
+        mine, alone = (
+            math.sqrt(sum(x[key][1] ** 2 for x in errors) / len(errors)) for key in ("error", "of_one_process")
+        )
+        largest = max(x["largest"] for x in errors)
+        is_sum = name in ("gradient of A", "gradient of dt_bias", "gradient of A_log", "gradient of D")
+        worst = max(x["error"][0] for x in errors)
+        assert mine <= 2 * alone or worst <= (2e-6 if is_sum else 2e-7) * largest, (ranks, case, name, mine, alone)
+        assert worst <= 1e-5 * largest, (ranks, case, name, worst, largest)
+
+
+@pytest.mark.parametrize(
+    ("case", "transition", "heads", "batch", "states"),
+    [
+        ("gated delta, mild gates", "matrix", 4, 2, 2),
+        ("kda, strong gates", "matrix", 4, 2, 2),
+        ("gla, mild gates", "diagonal", 4, 2, 2),
+        ("simple gla, mild gates", "number", 4, 2, 2),
+        ("linear", "one", 4, 2, 2),
+        ("linear without states", "one", 4, 2, 0),
+        ("delta without states", "matrix", 4, 2, 0),
+        ("linear with normaliser", "one", 2, 2, 2),
+        ("packed gated delta 1", "matrix", 4, 1, 1),
+        ("packed simple gla 2", "number", 4, 1, 5),
+    ],
+)
+def test_the_payload_is_that_of_the_formula(lines, case, transition, heads, batch, states):
+    from attnbench.distributed import payload_bytes
+
+    chosen = [line for line in lines if line["case"] == case]
+    assert len(chosen) == 18
+    for line in chosen:
+        expected = payload_bytes(
+            batch=batch, heads=heads, dim=16, value_dim=25 if "with normaliser" in case else 24, transition=transition,
+            item_bytes=8 if line["dtype"] == "float64" else 4, backward=True, final_states=states,
+        )  # fmt: skip
+        assert line["payload"] == expected
