@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from attnbench import _library
 
@@ -45,6 +46,7 @@ def linear_attention(
     projection: Tensor | None = None,
     chunk: int = 128,
     implementation: str = "auto",
+    cp_group: ProcessGroup | None = None,
 ) -> Tensor:
     """Linear attention: q [B,H,N,D], k [B,H,L,D], v [B,H,L,M] → [B,H,N,M], in time O(N + L).
 
@@ -63,7 +65,15 @@ def linear_attention(
         projection: [P,D], the random directions of "favor" and "rff"; None for the other maps.
         chunk: positions in a chunk of the composed causal form; kernels have chunks of their own.
         implementation: see the documentation of this module.
+        cp_group: a process group of torch.distributed over whose ranks a longer sequence is split, see
+            attnbench.distributed; not with key_lengths, and with the maps "elu", "elu0.1" and "relu".
     """
+    if cp_group is not None:
+        if key_lengths is not None:
+            raise ValueError("linear_attention: key_lengths does not go with cp_group")
+        from attnbench.distributed import _linear
+
+        return _linear.linear_attention(q, k, v, causal, feature_map, eps, implementation, cp_group)
     output: Tensor = torch.ops.attn.linear_attention(
         q, k, v, causal, key_lengths, feature_map, eps, projection, chunk, implementation
     )
@@ -162,6 +172,7 @@ def lsh_attention(
     profile: Profile = "trax",
     seed: int = 0,
     implementation: str = "auto",
+    cp_group: ProcessGroup | None = None,
 ) -> Tensor:
     """LSH attention with shared queries and keys: qk [B,H,N,D], v [B,H,N,M] → [B,H,N,M], in time
     O(N log N).
@@ -185,7 +196,11 @@ def lsh_attention(
         seed: of the random hashes. Equal seeds give equal hashes on every device; a training may
             use another for each step.
         implementation: see the documentation of this module.
+        cp_group: is refused, because a sequence that is split over processes cannot be sorted as a
+            whole.
     """
+    if cp_group is not None:
+        raise ValueError("lsh_attention: cp_group is not supported, because LSH attention sorts the whole sequence")
     if chunk is None:
         chunk = _CHUNKS.get(profile, 64)
     if buckets is None:
@@ -242,6 +257,7 @@ def sparse_attention(
     scale: float | None = None,
     return_log_sum_exp: bool = False,
     implementation: str = "auto",
+    cp_group: ProcessGroup | None = None,
 ) -> Tensor | SparseAttentionOutput:
     """Softmax attention over the keys that a pattern leaves visible.
 
@@ -266,7 +282,20 @@ def sparse_attention(
         scale: of the scores; by default 1/√D.
         return_log_sum_exp: whether to return a `SparseAttentionOutput` instead of the output.
         implementation: see the documentation of this module.
+        cp_group: a process group of torch.distributed over whose ranks a longer sequence is split; not
+            with a pattern, key_lengths, cu_seqlens or chosen_blocks, nor with the composed
+            implementation. The slices are equally long, and with causal=True rank r has the positions
+            of `attnbench.distributed.zigzag`.
     """
+    if cp_group is not None:
+        refused = {"key_lengths": key_lengths, "cu_seqlens": cu_seqlens, "chosen_blocks": chosen_blocks}
+        for name, value in (*refused.items(), ("pattern", None if pattern == "all" else pattern)):
+            if value is not None:
+                raise ValueError(f"sparse_attention: {name} does not go with cp_group")
+        from attnbench.distributed._softmax import ring_attention
+
+        split = SparseAttentionOutput(*ring_attention(q, k, v, sinks, causal, scale, implementation, cp_group))
+        return split if return_log_sum_exp else split.output
     results = SparseAttentionOutput(
         *torch.ops.attn.sparse_attention(
             q, k, v, sinks, causal, pattern, key_lengths, cu_seqlens, scale, implementation, chosen_blocks, block

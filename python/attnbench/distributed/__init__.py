@@ -21,3 +21,5 @@ ended or does not come is a RuntimeError on the others, at the latest after the 
 from attnbench.distributed._exchange import Traffic as Traffic
 from attnbench.distributed._exchange import count_traffic as count_traffic
 from attnbench.distributed._recurrent import payload_bytes as payload_bytes
+from attnbench.distributed._softmax import ring_payload_bytes as ring_payload_bytes
+from attnbench.distributed._softmax import zigzag as zigzag

@@ -17,8 +17,8 @@ import traceback
 import torch
 import torch.distributed as dist
 
-from attnbench import recurrent
-from attnbench.distributed import count_traffic
+from attnbench import functional, recurrent
+from attnbench.distributed import _exchange, count_traffic, zigzag
 
 BATCH, HEADS, VALUE_HEADS, DIM, VALUE_DIM = 2, 2, 4, 16, 24
 
@@ -112,7 +112,35 @@ def cases(ranks):
     for cut in (36, 37, 38):
         numbers = (torch.arange(long) >= cut).long().expand(BATCH, -1)
         found[f"mamba with a new sequence at {cut}"] = (recurrent.mamba_chunk_scan_combined, mamba, whole, {**options, "seq_idx": numbers})
+    even = 38 * ranks
+    e = Example(even, seed=9)
+    for causal in (False, True):
+        shared = {"q": e.v[..., :DIM], "k": e.k, "v": e.v[:, :, :HEADS]}
+        found[f"softmax, causal={causal}"] = (head_first(functional.sparse_attention), shared, {}, {"causal": causal})
+        found[f"softmax with sinks and log-sum-exp, causal={causal}"] = (
+            head_first(functional.sparse_attention), shared, {"sinks": e.normal(VALUE_HEADS)},
+            {"causal": causal, "return_log_sum_exp": True, "scale": 0.5},
+        )  # fmt: skip
+        same = {"q": e.q, "k": e.k, "v": e.v[:, :, :HEADS]}
+        for feature_map in ("elu", "elu0.1", "relu"):
+            found[f"linear attention with {feature_map}, causal={causal}"] = (
+                head_first(functional.linear_attention), same, {}, {"causal": causal, "feature_map": feature_map, "eps": 1e-3},
+            )  # fmt: skip
     return found
+
+
+def head_first(function):
+    """A function of tensors [B,H,T,K] as one of tensors [B,T,H,K]; a log-sum-exp [B,H,T] is one more column."""
+
+    def called(*, sinks=None, **options):
+        cut = {name: options.pop(name).transpose(1, 2) for name in ("q", "k", "v")}
+        results = function(**cut, **options, **({} if sinks is None else {"sinks": sinks}))
+        if isinstance(results, tuple):
+            results = torch.cat([results.output, results.log_sum_exp.unsqueeze(3)], 3)
+        return results.transpose(1, 2)
+
+    called.is_zigzag = function is functional.sparse_attention
+    return called
 
 
 def normalised(*, kv, z, **others):
@@ -136,7 +164,7 @@ def flattened(value):
 def paddings(cut, options, local, size):
     """How many positions that change nothing one process may have before the sequence: each cut is then the border
     of a chunk of the kernels, on which their rounding depends."""
-    if not {"q", "k", "v", "g", "beta"} >= set(cut) or "use_gate_in_kernel" in options:
+    if not {"q", "k", "v", "g", "beta"} >= set(cut) or "use_gate_in_kernel" in options or "causal" in options:
         return [0]
     return [0, *(-rank * local % 16 for rank in range(1, size))]
 
@@ -151,7 +179,8 @@ def compare(function, cut, whole, options, dtype, group):
     float64."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     local = next(iter(cut.values())).shape[1] // size
-    part = slice(rank * local, (rank + 1) * local)
+    is_zigzag = getattr(function, "is_zigzag", False) and options["causal"]
+    part = zigzag(local * size, rank, size) if is_zigzag else slice(rank * local, (rank + 1) * local)
 
     def typed(tensors, dtype):
         return {name: x.to(dtype) for name, x in tensors.items()}
@@ -202,6 +231,48 @@ def compare(function, cut, whole, options, dtype, group):
     }
 
 
+def refused_calls(rank, group):
+    """By name: calls that every rank must refuse."""
+    e = Example(40)
+    q, k, v, g, beta = e.q, e.k, e.v, e.g, e.beta
+    short = slice(0, 40 - rank)
+    heads = [x.transpose(1, 2) for x in (q, k, v[:, :, :HEADS])]
+    odd = [x[:, :, :39] for x in heads]
+    chunk, softmax = recurrent.chunk_gated_delta_rule, functional.sparse_attention
+    here = {"cp_group": group}
+    packed = {"q": q[:1], "k": k[:1], "v": v[:1], "g": g[:1], "beta": beta[:1]}
+    return {
+        "unequal slices": lambda: chunk(q[:, short], k[:, short], v[:, short], g[:, short], beta[:, short], **here),
+        "unequal slices of softmax": lambda: softmax(*(x[:, :, short] for x in heads), **here),
+        "another dtype": lambda: chunk(*(x.to(torch.float64 if rank else torch.float32) for x in (q, k, v, g, beta)), **here),
+        "another head": lambda: chunk(q, k, v[:, :, : 4 - 2 * rank], g[:, :, : 4 - 2 * rank], beta[:, :, : 4 - 2 * rank], **here),
+        "another function": lambda: (chunk if rank else recurrent.chunk_kda)(q, k, v, g if rank else e.features, beta, **here),
+        "another scale": lambda: chunk(q, k, v, g, beta, 0.1 + rank, **here),
+        "other borders": lambda: chunk(**packed, cu_seqlens=torch.tensor([0, 30 + rank, 80]), **here),
+        "borders of a slice": lambda: chunk(**packed, cu_seqlens=torch.tensor([0, 30, 40]), **here),
+        "gradients on one rank": lambda: chunk(q, k, v.clone().requires_grad_(rank == 0), g, beta, **here),
+        "another version": lambda: other_version(rank, lambda: chunk(q, k, v, g, beta, **here)),
+        "cp_context": lambda: chunk(q, k, v, g, beta, cp_context=object()),
+        "no group": lambda: chunk(q, k, v, g, beta, cp_group="world"),
+        "lsh": lambda: functional.lsh_attention(heads[0], heads[2], **here),
+        "an odd slice": lambda: softmax(*odd, causal=True, **here),
+        "composed softmax": lambda: softmax(*heads, implementation="composed", **here),
+        "a pattern": lambda: softmax(*heads, pattern="window:4", causal=True, **here),
+        "key lengths of softmax": lambda: softmax(*heads, key_lengths=torch.tensor([3, 4]), **here),
+        "key lengths of linear": lambda: functional.linear_attention(*heads, key_lengths=torch.tensor([3, 4]), **here),
+        "random features": lambda: functional.linear_attention(*heads, feature_map="favor", projection=q[0, :4, 0], **here),
+    }  # fmt: skip
+
+
+def other_version(rank, call):
+    version = _exchange._version
+    _exchange._version = lambda: version() + rank
+    try:
+        call()
+    finally:
+        _exchange._version = version
+
+
 def rank_main(rank, size, folder, answers):
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -217,6 +288,13 @@ def rank_main(rank, size, folder, answers):
             except Exception:
                 line["failed"] = traceback.format_exc()
             answers.put(json.dumps(line))
+    for name, call in refused_calls(rank, dist.group.WORLD).items() if size == 2 else ():
+        try:
+            call()
+            message = "not refused"
+        except ValueError as error:
+            message = str(error)
+        answers.put(json.dumps({"ranks": size, "rank": rank, "refused": name, "message": message}))
     answers.put(None)
     dist.destroy_process_group()
 

@@ -23,17 +23,23 @@ def library(build):
 
 
 @pytest.fixture(scope="module")
-def lines():
-    """What each rank found in each case."""
+def everything():
+    """What the ranks printed."""
     done = subprocess.run(
         [sys.executable, CASES, "2", "3", "4"], capture_output=True, text=True, timeout=1200, check=False
     )
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def lines(everything):
+    """What each rank found in each case."""
+    found = [line for line in everything if "case" in line]
     failed = [f"{x['ranks']} ranks, rank {x['rank']}: {x['case']}\n{x['failed']}" for x in found if "failed" in x]
     assert not failed, "\n".join(failed)
     cases = {x["case"] for x in found}
-    assert len(cases) >= 45 and len(found) == len(cases) * (2 + 3 + 4) * 2
+    assert len(cases) >= 55 and len(found) == len(cases) * (2 + 3 + 4) * 2
     return found
 
 
@@ -93,3 +99,46 @@ def test_the_payload_is_that_of_the_formula(lines, case, transition, heads, batc
             item_bytes=8 if line["dtype"] == "float64" else 4, backward=True, final_states=states,
         )  # fmt: skip
         assert line["payload"] == expected
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_payload_of_a_ring_is_that_of_the_formula(lines, causal):
+    from attnbench.distributed import ring_payload_bytes
+
+    for line in [line for line in lines if line["case"] == f"softmax, causal={causal}"]:
+        item = 8 if line["dtype"] == "float64" else 4
+        assert line["payload"] == ring_payload_bytes(
+            batch=2, key_heads=2, length=38, dim=16, value_dim=24, ranks=line["ranks"], item_bytes=item, gradient_item_bytes=item,
+            backward=True,
+        )  # fmt: skip
+
+
+# By refused call: what every rank says.
+MESSAGES = {
+    "unequal slices": "the slice of rank 0 has length 40 and that of rank 1 has length 39, expected slices of equal length",
+    "unequal slices of softmax": "the slice of rank 0 has length 40 and that of rank 1 has length 39",
+    "another dtype": "rank 0 and rank 1 differ in the dtype",
+    "another head": "rank 0 and rank 1 differ in the heads of v: 4 and 2",
+    "another function": "rank 0 and rank 1 differ in the axes of the gates: 4 and 3",
+    "another scale": "rank 0 and rank 1 differ in the scale",
+    "other borders": "rank 0 and rank 1 differ in the cu seqlens",
+    "borders of a slice": "cu_seqlens goes from 0 to 40, expected to rise from 0 to 80, which 2 slices of 40 positions have",
+    "gradients on one rank": "rank 0 and rank 1 differ in the recording of gradients: 1 and 0",
+    "another version": "rank 0 and rank 1 differ in the versions of attnbench and torch",
+    "cp_context": "chunk_gated_delta_rule: the argument cp_context is not supported",
+    "no group": "cp_group = 'world', expected a process group of torch.distributed",
+    "lsh": "lsh_attention: cp_group is not supported, because LSH attention sorts the whole sequence",
+    "an odd slice": "the slices of q and k have lengths 39 and 39, expected one even length for two pieces",
+    "composed softmax": "implementation = 'composed' on cpu has none",
+    "a pattern": "pattern does not go with cp_group",
+    "key lengths of softmax": "key_lengths does not go with cp_group",
+    "key lengths of linear": "key_lengths does not go with cp_group",
+    "random features": "feature_map = 'favor', expected one of elu, elu0.1, relu beside cp_group",
+}
+
+
+def test_every_rank_says_what_is_refused(everything):
+    found = {(line["rank"], line["refused"]): line["message"] for line in everything if "refused" in line}
+    assert set(found) == {(rank, name) for rank in range(2) for name in MESSAGES}
+    for (rank, name), message in found.items():
+        assert MESSAGES[name] in message, (rank, name, message)
