@@ -99,6 +99,10 @@ TABLE: dict[str, Figure | Command] = {
         "draws how many times as fast models of transformers are with the operators of this project",
         "figures.experiments.models:describe", read="figures.experiments.models:load", file_name="models.json",
     ),
+    "ranks": Figure(
+        "draws how operators are predicted to scale over the ranks of a process group",
+        "figures.experiments.ranks:describe", read="figures.experiments.ranks:load", file_name="scaling.json",
+    ),
     "images": Figure(
         "draws samples and completions of images that `attnbench` has generated",
         "figures.experiments.images:describe", read="figures.experiments.images:load", more="records.environment:load", file_name="*-*.npy",

@@ -111,7 +111,7 @@ def number_of(text: str) -> int:
 @cache
 def _version() -> int:
     facts = _installation.build_facts()
-    return number_of(f"{facts.get('version')} {facts.get('commit')} torch {torch.__version__}")
+    return number_of(f"{facts['version']} torch {torch.__version__}")
 
 
 def check_header(ranks: Ranks, device: torch.device, **fields: int) -> None:

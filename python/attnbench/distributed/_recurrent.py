@@ -13,7 +13,7 @@ rank and the last one are such slices.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
@@ -65,11 +65,22 @@ def slices_of(cu_seqlens: list[int] | None, length: int, ranks: int) -> list[Sli
     return found
 
 
+@dataclass(frozen=True)
+class Options:
+    """Arguments of torch.ops.attn.recurrent_attention that are no tensors."""
+
+    rule: str
+    scale: float
+    normalize: bool = False
+    implementation: str = "auto"
+
+
 @dataclass
 class Call:
     """One call of the operator on this rank: the arguments that are not differentiable.
 
     Attributes:
+        options: those of the operator.
         slices: those of all ranks.
         sequences: how many states there are, over all ranks.
         records: whether there will be a backward pass.
@@ -77,13 +88,10 @@ class Call:
     """
 
     ranks: Ranks
+    options: Options
     slices: list[Slice]
     sequences: int
     is_packed: bool
-    rule: str
-    scale: float
-    normalize: bool
-    implementation: str
     records: bool
     wants_final: bool
 
@@ -160,8 +168,8 @@ def recurrent_attention(
     if length == 0:
         raise ValueError(f"{ranks.function}: the slices have length 0, expected at least 1")
     call = Call(
-        ranks, slices_of(borders, length, ranks.size), q.shape[0] if borders is None else len(borders) - 1, borders is not None,
-        rule, scale, normalize, implementation, records, wants_final,
+        ranks, Options(rule, scale, normalize, implementation), slices_of(borders, length, ranks.size),
+        q.shape[0] if borders is None else len(borders) - 1, borders is not None, records, wants_final,
     )  # fmt: skip
     if initial_state is None:
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -197,15 +205,14 @@ class _Split(torch.autograd.Function):
         end: Tensor | None = None
         transition: Tensor | None = None
         results = None
-        if call.rule == "add":
+        if call.options.rule == "add":
             if here.carries_out:
                 part = slice(here.borders[-2], here.borders[-1])
-                end = _end_of_sum(k[:, :, part], v[:, :, part], None if g is None else g[:, :, part])
-                transition = _decay(k, None if g is None else g[:, :, part])
+                end, transition = end_of_slice(call.options, *_cut(part, k, v, g, beta))
                 if not here.is_passed_through:
-                    end = end + _apply(transition, call.carried(initial, -1))
+                    end = end + apply(transition, call.carried(initial, -1))
         elif here.is_passed_through:
-            end, transition = _end_and_transition(call, k, v, g, beta, initial)
+            end, transition = end_of_slice(call.options, k, v, g, beta)
         elif here.carries_out:
             results = _attend(call, q, k, v, g, beta, initial)
             end = call.carried(results[1], -1)
@@ -235,22 +242,23 @@ class _Split(torch.autograd.Function):
 
         def backward(grads: Tensor) -> list[Tensor]:
             found: list[Tensor] = torch.ops.attn._recurrent_attention_backward(
-                checkpoints, grad_output, grads.contiguous(), q, k, v, g, beta, initial, call.local_borders(q), call.rule, call.scale,
-                call.normalize, call.implementation,
+                checkpoints, grad_output, grads.contiguous(), q, k, v, g, beta, initial, call.local_borders(q),
+                *astuple(call.options),
             )  # fmt: skip
             return found
 
         begin: Tensor | None = None
         results = None
-        if here.carries_in and call.rule == "add":
+        if here.carries_in and call.options.rule == "add":
             part = slice(0, here.borders[1])
-            begin = _gradient_of_begin(q[:, :, part], grad_output[:, :, part], None if g is None else g[:, :, part]) * call.scale
+            cut_q, cut_grad, cut_g = _cut(part, q, grad_output, g)
+            begin = gradient_of_begin(call.options, cut_q, cut_grad, cut_g)
             if not here.is_passed_through:
-                begin = begin + _apply(_decay(k, None if g is None else g[:, :, part]), call.carried(grads, 0))
+                begin = begin + apply(_decay(k, cut_g), call.carried(grads, 0))
         elif here.carries_in:
             results = backward(grads)
             begin = call.carried(results[5], 0)
-        if transition is not None and call.rule == "delta":
+        if transition is not None and call.options.rule == "delta":
             transition = transition.transpose(2, 3)
         grad = _exchange(call, "gradients of states", begin, transition, _transition_shape(call, k, v, g), initial, backward=True)
         if here.carries_out:
@@ -265,7 +273,7 @@ def _attend(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The output of this slice, the states behind it, and what the backward pass needs."""
     results: tuple[Tensor, Tensor, Tensor] = torch.ops.attn._recurrent_attention(
-        q, k, v, g, beta, initial.contiguous(), call.local_borders(q), call.rule, call.scale, call.normalize, call.implementation,
+        q, k, v, g, beta, initial.contiguous(), call.local_borders(q), *astuple(call.options),
         call.records,
     )  # fmt: skip
     return results
@@ -274,37 +282,41 @@ def _attend(
 # ---------------------------------------------------------------- slices
 
 
-def _end_and_transition(
-    call: Call, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """By the delta rule the state that a slice of one sequence leaves if it begins with zero, and its transition:
-    both are columns of one state."""
+def _cut(part: slice, *tensors: Tensor | None) -> list[Any]:
+    return [None if x is None else x[:, :, part] for x in tensors]
+
+
+def end_of_slice(
+    options: Options, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The state that positions of one sequence leave if it begins with zero, [B,W,K,V], and their transition, as `apply` takes
+    it."""
     dim, columns = k.shape[3], v.shape[3]
+    wide = torch.float64 if k.dtype == torch.float64 else torch.float32
+    if options.rule == "add" and (g is None or g.dim() == 3):
+        return _sum_of_products(k, v, None if g is None else _sums_of_decays(g, behind=True)), _decay(k, g)
+    if options.rule == "add":  # The operator takes less time than a product with all decays of all features.
+        _, final, _ = torch.ops.attn._recurrent_attention(k, k, v, g, None, None, None, *astuple(options), False)
+        return final, _decay(k, g)
+    # Both are columns of one state.
+    start = torch.eye(dim, dim + columns, dtype=wide, device=k.device).roll(columns, 1).expand(v.shape[0], v.shape[1], -1, -1)
     values = torch.cat([v, v.new_zeros(*v.shape[:3], dim)], 3)
-    start = torch.cat([torch.zeros_like(like), torch.eye(dim, dtype=like.dtype, device=like.device).expand(*like.shape[:2], -1, -1)], 3)
-    _, final, _ = torch.ops.attn._recurrent_attention(
-        k, k, values, g, beta, start, None, call.rule, call.scale, call.normalize, call.implementation, False
-    )
+    _, final, _ = torch.ops.attn._recurrent_attention(k, k, values, g, beta, start, None, *astuple(options), False)
     return final[..., :columns].contiguous(), final[..., columns:].contiguous()
+
+
+def gradient_of_begin(options: Options, q: Tensor, grad_output: Tensor, g: Tensor | None) -> Tensor:
+    """By the rule "add" the gradient of the initial state that the outputs of one sequence cause: [B,W,K,V]."""
+    return _sum_of_products(q, grad_output, None if g is None else _sums_of_decays(g, behind=False)) * options.scale
 
 
 def _sums_of_decays(g: Tensor, *, behind: bool) -> Tensor:
     """The sums of the gates up to each position, or of those behind it; float64, so that sums over long sequences
     keep their digits."""
     if not behind:
-        return g.double().cumsum(2)
+        return g.cumsum(2, dtype=torch.float64)
     later = torch.cat([g[:, :, 1:], torch.zeros_like(g[:, :, :1])], 2)
-    return later.double().flip(2).cumsum(2).flip(2)
-
-
-def _end_of_sum(k: Tensor, v: Tensor, g: Tensor | None) -> Tensor:
-    """By the rule "add" the state that k and v leave if it begins with zero: [B,W,K,V]."""
-    return _sum_of_products(k, v, None if g is None else _sums_of_decays(g, behind=True))
-
-
-def _gradient_of_begin(q: Tensor, grad_output: Tensor, g: Tensor | None) -> Tensor:
-    """By the rule "add" the gradient of the initial state that outputs cause, if scale is 1: [B,W,K,V]."""
-    return _sum_of_products(q, grad_output, None if g is None else _sums_of_decays(g, behind=False))
+    return later.flip(2).cumsum(2, dtype=torch.float64).flip(2)
 
 
 def _sum_of_products(a: Tensor, b: Tensor, decays: Tensor | None) -> Tensor:
@@ -326,10 +338,10 @@ def _sum_of_products(a: Tensor, b: Tensor, decays: Tensor | None) -> Tensor:
 def _decay(k: Tensor, g: Tensor | None) -> Tensor | None:
     """By the rule "add" the transition of positions: None for 1, [B,W], or [B,W,K] with a decay for each feature."""
     wide = torch.float64 if k.dtype == torch.float64 else torch.float32
-    return None if g is None else g.double().sum(2).exp().to(wide)
+    return None if g is None else g.sum(2, dtype=torch.float64).exp().to(wide)
 
 
-def _apply(transition: Tensor | None, state: Tensor) -> Tensor:
+def apply(transition: Tensor | None, state: Tensor) -> Tensor:
     """The transition of a state [B,W,K,V]; a decay of 0 clears it whatever it is."""
     if transition is None:
         return state
@@ -345,7 +357,7 @@ def _apply(transition: Tensor | None, state: Tensor) -> Tensor:
 def _transition_shape(call: Call, k: Tensor, v: Tensor, g: Tensor | None) -> tuple[int, ...] | None:
     """The shape of a transition; None where it is 1."""
     rows, dim = (1 if call.is_packed else k.shape[0], v.shape[1]), k.shape[3]
-    if call.rule == "delta":
+    if call.options.rule == "delta":
         return (*rows, dim, dim)
     if g is None:
         return None
@@ -373,7 +385,7 @@ def _exchange(
     others = range(ranks.size - 1, ranks.rank, -1) if backward else range(ranks.rank)
     for rank in others:
         found, step = gathered[rank][0], call.slices[rank]
-        result = found + _apply(gathered[rank][1] if transition_shape else None, result) if step.is_passed_through else found
+        result = found + apply(gathered[rank][1] if transition_shape else None, result) if step.is_passed_through else found
     return result
 
 

@@ -1,0 +1,75 @@
+"""The figure of `python -m attnbench.distributed simulate`: how operators scale with the number of ranks, by prediction."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnplots.figures import style, ticks
+from attnplots.figures.description import Group, Line, Panel, Scale, Sheet
+from attnplots.records import environment
+from attnplots.records.records import RecordsError
+from attnplots.records.rows import Curve, size_text
+
+FILE_NAME = "scaling.json"
+KEY = (
+    "Predicted from times of one process and a network that is stated, not measured: {network}. Efficiency is the share of the speed of one "
+    "process that each rank keeps; of softmax, whose work grows with the sequence, that of its rate per pair."
+)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The prediction of a folder, and the stamp of the figure."""
+
+    found: dict[str, Any]
+    stamp: str
+
+
+def load(folder: Path) -> Scaling:
+    """Reads the prediction. Raises RecordsError if there is none, or if it is not one."""
+    path = folder / FILE_NAME
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RecordsError(f"{path}: {error.strerror}")
+    except ValueError as error:
+        raise RecordsError(f"{path}: expected a JSON object: {error}")
+    if not isinstance(found, dict) or not isinstance(found.get("operators"), list) or not found["operators"]:
+        raise RecordsError(f"{path}: expected what `python -m attnbench.distributed simulate` writes, with at least one operator")
+    return Scaling(found, environment.stamp([found]))
+
+
+def describe(scaling: Scaling) -> Sheet:
+    """The time of a long sequence that more and more ranks share, and the efficiency where each rank has as much as one process."""
+    found = scaling.found
+    try:
+        network, operators = found["network"], found["operators"]
+        strong = [_curve(one["operator"], one["strong"], "seconds") for one in operators]
+        weak = [_curve(one["operator"], one["weak"], "efficiency") for one in operators]
+        sizes = operators[0]["sizes"]
+        passes = "with the backward pass" if found["backward"] else "forward pass"
+        header = f"{passes} · {sizes['heads']} heads of {sizes['dim']} · {sizes['dtype']}"
+        stated = f"{network['latency_s'] * 1e6:g} µs for a message, {network['bandwidth'] / 1e9:g} GB/s for a rank"
+        total, length = found["total_tokens"], sizes["length"]
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise RecordsError(f"{FILE_NAME}: not a prediction of ranks: {type(error).__name__}: {error}")
+    span = (1.0, float(max(point.n[-1] for point in strong)))
+    x = Scale((0.8, 1.25 * span[1]), ticks.lengths(span))
+    limits = ticks.limits([strong], None)
+    panels = [
+        Panel("Time of a call (s)", "Ranks R", x, Scale(limits, ticks.times(limits)), strong, span[1]),
+        Panel("Efficiency", "Ranks R", x, Scale((0.0, 1.1), ticks.linear((0.0, 1.1), 6), logarithmic=False), weak, span[1], (Line(1.0),)),
+    ]
+    groups = [
+        Group(f"{size_text(total)} positions, shared by R ranks", panels[:1]),
+        Group(f"{size_text(length)} positions of each rank", panels[1:]),
+    ]
+    return Sheet(groups, style.styles(one["operator"] for one in operators), header, [KEY.format(network=stated)], scaling.stamp)
+
+
+def _curve(name: str, points: list[dict[str, Any]], quantity: str) -> Curve:
+    n, y = (np.array([point[key] for point in points], dtype=float) for key in ("ranks", quantity))
+    return Curve(name, n, y, np.full_like(y, np.nan), np.full_like(y, np.nan), np.zeros(len(y), dtype=bool))

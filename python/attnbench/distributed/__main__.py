@@ -1,0 +1,330 @@
+"""Measures operators over several ranks of this machine, and predicts how they scale to more.
+
+    python -m attnbench.distributed measure --out FOLDER    # times of 1, 2, 4, … ranks of this machine
+    python -m attnbench.distributed bound                   # what the number of operations allows
+    python -m attnbench.distributed simulate --out FOLDER   # up to 1,024 ranks of a network
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from attnbench import _installation
+from attnbench.distributed import bound, joining, launch
+from attnbench.distributed.rank import Request
+
+RECORDS, SCALING = "ranks.jsonl", "scaling.json"
+# Exit codes: all is well, a measurement failed, the arguments are wrong.
+OK, FAILED, REFUSED = 0, 1, 2
+KEY = ("operator", "ranks", "length", "heads", "dim", "batch", "dtype", "backward", "threads")
+SCHEMA = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m attnbench.distributed", description="Attention over sequences that are split over ranks."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_measure(commands.add_parser("measure", help="measure ranks on this machine, or those of torchrun or srun"))
+    _add_bound(commands.add_parser("bound", help="print the bound of weak scaling by counted operations"))
+    _add_simulate(commands.add_parser("simulate", help="predict the times of up to 1,024 ranks"))
+    chosen = parser.parse_args(arguments)
+    run: dict[str, Callable[[argparse.Namespace], int]] = {"measure": _measure, "bound": _bound, "simulate": _simulate}
+    try:
+        return run[chosen.command](chosen)
+    except (ValueError, OSError) as error:
+        print(f"{parser.prog} {chosen.command}: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}, expected at least 1")
+    return value
+
+
+def _counts(text: str) -> list[int]:
+    return [_positive(part) for part in _names(text)]
+
+
+def _add_sizes(parser: argparse.ArgumentParser, length: int) -> None:
+    parser.add_argument(
+        "--operators", type=_names, default=["linear", "gated-delta", "softmax"], metavar="NAME,…",
+        help="linear, simple-gla, gla, delta, gated-delta, kda or softmax (default: linear,gated-delta,softmax)",
+    )  # fmt: skip
+    parser.add_argument("--length", type=_positive, default=length, help="positions of each rank (default: %(default)s)")
+    parser.add_argument("--heads", type=_positive, default=8, help="(default: %(default)s)")
+    parser.add_argument("--dim", type=_positive, default=64, help="of q, k and v (default: %(default)s)")
+    parser.add_argument("--batch", type=_positive, default=1, help="(default: %(default)s)")
+    parser.add_argument("--dtype", choices=("float32", "float64", "bfloat16"), default="float32", help="(default: %(default)s)")
+    parser.add_argument("--backward", action="store_true", help="with the backward pass")
+    parser.add_argument("--repeats", type=_positive, default=10, help="measured calls (default: %(default)s)")
+    parser.add_argument("--threads", type=_positive, default=1, help="of each rank (default: %(default)s)")
+
+
+def _chosen_operators(names: list[str]) -> list[str]:
+    from attnbench.distributed.operators import OPERATORS
+
+    for name in names:
+        if name not in OPERATORS:
+            raise ValueError(f"--operators: there is no operator {name!r}, expected one of {', '.join(OPERATORS)}")
+    if not names:
+        raise ValueError("--operators names none")
+    return names
+
+
+# ---------------------------------------------------------------- measure
+
+
+def _add_measure(parser: argparse.ArgumentParser) -> None:
+    _add_sizes(parser, 8192)
+    parser.add_argument("--ranks", type=_counts, metavar="R,…", help="(default: 1,2,4,… up to the cores divided by --threads)")
+    parser.add_argument("--out", type=Path, required=True, help=f"folder to which {RECORDS} is written")
+    parser.add_argument("--deadline", type=float, default=600.0, metavar="S", help="seconds for each measurement (default: %(default)g)")
+    parser.add_argument(
+        "--oversubscribe", action="store_true",
+        help="more ranks than cores: times say nothing then, and records say so",
+    )  # fmt: skip
+    parser.add_argument(
+        "--join", choices=("torchrun", "slurm"), help="measure with the ranks that torchrun or srun has started, of which this process is one"
+    )  # fmt: skip
+
+
+def _measure(chosen: argparse.Namespace) -> int:
+    operators = _chosen_operators(chosen.operators)
+    if chosen.length % 2:
+        raise ValueError(f"--length {chosen.length} is odd, expected an even number of positions")
+    if not (math.isfinite(chosen.deadline) and chosen.deadline > 0):
+        raise ValueError(f"--deadline {chosen.deadline:g}, expected more than 0 seconds")
+    joined = joining.ranks_of(chosen.join, chosen.out) if chosen.join else None
+    if joined is not None:
+        if chosen.ranks:
+            raise ValueError(f"--ranks does not go with --join {chosen.join}, which says how many there are")
+        counts = [joined.size]
+    else:
+        cores = len(os.sched_getaffinity(0))
+        counts = chosen.ranks or [2**power for power in range(16) if 2**power * chosen.threads <= cores] or [1]
+        for ranks in counts:
+            if not chosen.oversubscribe:
+                launch.cores_of(ranks, chosen.threads)
+    records = Records(chosen.out / RECORDS)
+    failed = 0
+    for operator in operators:
+        for ranks in counts:
+            request = Request(
+                operator, 0, ranks, "", "", 0, [], chosen.length, chosen.heads, chosen.dim, chosen.batch, chosen.dtype, chosen.backward,
+                chosen.repeats, chosen.threads, chosen.deadline,
+            )  # fmt: skip
+            if joined is not None:
+                record = joined.measure(request)
+                if joined.rank == 0:
+                    failed += records.append(_described(request, record, oversubscribed=False, joined=chosen.join))
+                    _print_line(records.lines[-1])
+                elif "failure" in record:
+                    print(record["failure"]["message"], file=sys.stderr)
+                    return FAILED
+                if "failure" in record:
+                    return FAILED
+                continue
+            wanted = {name: getattr(request, name) for name in KEY}
+            if records.has(wanted):
+                continue
+            many = ranks * chosen.threads > len(os.sched_getaffinity(0))
+            found = launch.run(request, None if many else launch.cores_of(ranks, chosen.threads))
+            failed += records.append(_described(request, found, oversubscribed=many, joined=None))
+            _print_line(records.lines[-1])
+    if joined is None or joined.rank == 0:
+        _print_table(records.lines)
+    return FAILED if failed else OK
+
+
+class Records:
+    """The file of records: a line of JSON for each measurement."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ValueError that names a line that is not a record."""
+        self.path = path
+        self.lines: list[dict[str, Any]] = []
+        for number, text in enumerate(path.read_text("utf-8").splitlines() if path.exists() else (), 1):
+            try:
+                line = json.loads(text)
+                assert isinstance(line, dict) and line["schema"] == SCHEMA and all(name in line for name in KEY)
+            except (ValueError, AssertionError, KeyError) as error:
+                raise ValueError(f"{path}:{number}: expected a record of schema {SCHEMA} with {', '.join(KEY)}") from error
+            self.lines.append(line)
+
+    def has(self, wanted: dict[str, Any]) -> bool:
+        """Whether there is a measurement without a failure."""
+        return any(line["failure"] is None and all(line[name] == value for name, value in wanted.items()) for line in self.lines)
+
+    def append(self, line: dict[str, Any]) -> bool:
+        """Appends a record, and returns whether it is a failure."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        self.lines.append(line)
+        return line["failure"] is not None
+
+
+def _described(request: Request, found: dict[str, Any], *, oversubscribed: bool, joined: str | None) -> dict[str, Any]:
+    """A record: what was measured, what was found, and on which machine."""
+    return {
+        "schema": SCHEMA, **{name: getattr(request, name) for name in KEY}, "repeats": request.repeats,
+        "deadline_s": request.deadline_s, "oversubscribed": oversubscribed, "joined": joined, **machine(),
+        **{"failure": None} | found,
+    }  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """The names of the machine and of versions, as records of sweeps call them, and the time."""
+    import torch
+
+    try:
+        info = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        info = ""
+    model = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
+    return {
+        "host": platform.node(), "cpu_model": model[1] if model else platform.machine(), "torch_version": torch.__version__,
+        "revision": _revision(), "attnbench_version": _installation.build_facts()["version"],
+        "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }  # fmt: skip
+
+
+def _revision() -> str | None:
+    """The commit of the checkout that this file belongs to, if it belongs to one."""
+    here = Path(__file__)
+
+    def git(*command: str) -> str | None:
+        done = subprocess.run(["git", "-C", str(here.parent), *command], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    return git("rev-parse", "--short=12", "HEAD") if git("ls-files", "--error-unmatch", here.name) else None
+
+
+def _print_line(line: dict[str, Any]) -> None:
+    what = f"{line['operator']}, {line['ranks']} ranks of {line['length']} positions"
+    if line["failure"]:
+        print(f"{what}: {line['failure']['kind']}: {line['failure']['message']}", file=sys.stderr)
+    else:
+        print(f"{what}: {_median(line['seconds']) * 1e3:.3f} ms", file=sys.stderr)
+
+
+def _median(values: list[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def efficiency_of(line: dict[str, Any], lines: list[dict[str, Any]]) -> float | None:
+    """The share of the speed of one rank that each rank of a record keeps; None without a record of one rank. The last record
+    of one rank counts."""
+    if line["oversubscribed"] or line["joined"] or line["failure"]:
+        return None
+    for other in reversed(lines):
+        same = all(other[name] == line[name] for name in (*KEY, "host") if name != "ranks")
+        if same and other["ranks"] == 1 and other["failure"] is None:
+            work = line["ranks"] if line["operator"] == "softmax" else 1
+            return work * _median(other["seconds"]) / _median(line["seconds"])
+    return None
+
+
+def _print_table(lines: list[dict[str, Any]]) -> None:
+    from attnbench.distributed.operators import OPERATORS
+
+    print("| operator | ranks | positions of a rank | backward | ms | efficiency | bound | payload of a rank | peak memory of a rank |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for line in lines:
+        operator = OPERATORS[line["operator"]]
+        start = f"| {line['operator']} | {line['ranks']} | {line['length']} | {'yes' if line['backward'] else 'no'} |"
+        if line["failure"]:
+            print(f"{start} {line['failure']['kind']} | | | | |")
+            continue
+        share = efficiency_of(line, lines)
+        limit = ""
+        if operator.transition != "ring":
+            limit = f"{bound.weak_scaling_bound(operator.transition, line['dim'], line['dim'], line['ranks'], backward=line['backward']):.2f}"
+        marked = f"{_median(line['seconds']) * 1e3:.3f}{' (oversubscribed)' if line['oversubscribed'] else ''}"
+        print(
+            f"{start} {marked} | {'' if share is None else f'{share:.2f}'} | {limit} | {line['payload_bytes']} B | "
+            f"{max(line['peak_extra_bytes']) / 2**20:.1f} MiB |"
+        )
+
+
+# ---------------------------------------------------------------- bound
+
+
+def _add_bound(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dim", type=_positive, default=64, help="of q, k and v (default: %(default)s)")
+
+
+def _bound(chosen: argparse.Namespace) -> int:
+    print((bound.__doc__ or "").strip())
+    print("\n| operators | ranks | pass | bound |\n|---|---|---|---|")
+    names = {"one": "linear, simple-gla", "diagonal": "gla", "matrix": "delta, gated-delta, kda"}
+    for transition, operators in names.items():
+        for ranks in (2, 3) if transition == "matrix" else (2,):
+            for backward in (False, True):
+                text = bound.formula_text(transition, chosen.dim, chosen.dim, ranks, backward=backward)
+                count = "2" if transition == "matrix" and ranks == 2 else f"{ranks} or more"
+                print(f"| {operators} | {count} | {'forward and backward' if backward else 'forward'} | {text} |")
+    return OK
+
+
+# ---------------------------------------------------------------- simulate
+
+
+def _add_simulate(parser: argparse.ArgumentParser) -> None:
+    _add_sizes(parser, 8192)
+    parser.add_argument("--out", type=Path, required=True, help=f"folder to which {SCALING} is written")
+    parser.add_argument("--latency-us", type=float, default=10.0, help="of a message in microseconds (default: %(default)g)")
+    parser.add_argument("--bandwidth", type=float, default=12.5, help="of a rank in gigabytes a second (default: %(default)g)")
+    parser.add_argument("--total", type=_positive, default=1 << 20, help="positions of the sequence that is split (default: %(default)s)")
+
+
+def _simulate(chosen: argparse.Namespace) -> int:
+    import torch
+
+    from attnbench.distributed import kernels, simulation
+    from attnbench.distributed.operators import OPERATORS, Sizes
+
+    for name, value, least in (("latency-us", chosen.latency_us, 0), ("bandwidth", chosen.bandwidth, 1e-9)):
+        if not (math.isfinite(value) and value >= least):
+            raise ValueError(f"--{name} {value:g}, expected at least {least:g}")
+    torch.set_num_threads(chosen.threads)
+    sizes = Sizes(chosen.length, chosen.heads, chosen.dim, chosen.dtype, chosen.batch)
+    lines = []
+    for name in _chosen_operators(chosen.operators):
+        lines.append({"operator": name, "sizes": asdict(sizes), "times": kernels.measure(OPERATORS[name], sizes, chosen.repeats)})
+        print(f"{name}: {lines[-1]['times']}", file=sys.stderr)
+    network = simulation.Network(chosen.latency_us * 1e-6, chosen.bandwidth * 1e9)
+    found = simulation.scaling(lines, network, chosen.total, backward=chosen.backward)
+    found |= {"schema": SCHEMA, "kernels": lines, "threads": chosen.threads, **machine()}
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    (chosen.out / SCALING).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    print(f"| operator | fastest for {chosen.total:,} positions | speed-up there | twice the ranks gain 1.5 times up to |")
+    print("|---|---|---|---|")
+    for one in found["operators"]:
+        best = min(one["strong"], key=lambda point: point["seconds"])
+        speedup = one["strong"][0]["seconds"] / best["seconds"]
+        print(f"| {one['operator']} | {best['ranks']} ranks | {speedup:.1f} | {one['scales_to']} ranks |")
+    return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

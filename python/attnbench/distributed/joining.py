@@ -1,0 +1,61 @@
+"""Measures with ranks that torchrun or srun has started, of which this process is one.
+
+All processes run the same command and compute the same list of measurements; rank 0 keeps the records. A rank that
+fails ends; the others notice it at their next exchange, at the latest when the deadline has passed.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attnbench.distributed.rank import Disagreement, Request, measure
+
+_VARIABLES = {
+    "torchrun": ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    "slurm": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID"),
+}
+
+
+@dataclass
+class Joined:
+    """This process as one of `size` ranks.
+
+    Attributes:
+        init: how they find each other, as the init_method of torch.distributed, with {} for the number of a measurement.
+    """
+
+    rank: int
+    size: int
+    init: str
+    measured: int = 0
+
+    def measure(self, request: Request) -> dict[str, Any]:
+        """What `rank.measure` returns, or {"failure": …} as `launch.run` does."""
+        own = replace(request, rank=self.rank, ranks=self.size, init=self.init.format(self.measured))
+        self.measured += 1
+        try:
+            return measure(own)
+        except Disagreement as error:
+            return {"failure": {"kind": "disagreed", "rank": self.rank, "message": str(error)}}
+        except (RuntimeError, ValueError) as error:
+            # torch.distributed has no type of its own for a rank that does not come.
+            kind = "timed_out" if "imed out" in str(error) or "imeout" in str(error) else "crashed"
+            message = f"rank {self.rank} of {self.size}: {type(error).__name__}: {error}"
+            return {"failure": {"kind": kind, "rank": self.rank, "message": message}}
+
+
+def ranks_of(launcher: str, out: Path, environment: Mapping[str, str] = os.environ) -> Joined:
+    """The ranks that `launcher`, "torchrun" or "slurm", has started. Those of srun find each other by a file in the
+    folder `out`, which must be the same for all. Raises ValueError if the launcher's variables are missing."""
+    missing = [name for name in _VARIABLES[launcher] if name not in environment]
+    if missing:
+        program = "srun" if launcher == "slurm" else launcher
+        raise ValueError(f"--join {launcher}: {', '.join(missing)} is not set, which {program} sets for the processes that it starts")
+    rank, size, *_ = _VARIABLES[launcher]
+    if launcher == "torchrun":
+        return Joined(int(environment[rank]), int(environment[size]), "env://")
+    step = "-".join(environment.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
+    out.mkdir(parents=True, exist_ok=True)
+    return Joined(int(environment[rank]), int(environment[size]), f"file://{out.resolve()}/.ranks-{step}-{{}}")

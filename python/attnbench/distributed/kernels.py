@@ -1,0 +1,75 @@
+"""Times of what one rank computes, measured in one process, from which `simulation` predicts many ranks."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnbench.distributed import _recurrent
+from attnbench.distributed.operators import Operator, Sizes
+
+
+def measure(operator: Operator, sizes: Sizes, repeats: int) -> dict[str, Any]:
+    """Medians in seconds: `forward` and `both` (with the backward pass) of one process, and of a rank in the middle
+    `end` (end state and transition), `gradient` (that of its initial state), `fold` (one step of the fold of states), and
+    `compose` (a step of a scan, which joins two transitions as well). Softmax has the first two alone, and in addition
+    `pair_forward` and `pair_both`: those of all keys of one rank and no mask, whose halves a step of the ring computes."""
+    tensors = operator.inputs(sizes, seed=1)
+    gradient = torch.ones_like(tensors["v"])
+    given = [x.requires_grad_() for x in tensors.values()]
+
+    def both(call: Callable[[], Tensor]) -> Callable[[], None]:
+        def run() -> None:
+            torch.autograd.grad(call(), given, gradient)
+
+        return run
+
+    def plain(call: Callable[[], Any]) -> Callable[[], None]:
+        def run() -> None:
+            with torch.no_grad():
+                call()
+
+        return run
+
+    def call() -> Tensor:
+        return operator.call(**tensors)
+
+    found = {"forward": _median(plain(call), repeats), "both": _median(both(call), repeats)}
+    if operator.transition == "ring":
+        from attnbench import functional
+
+        def pair() -> Tensor:
+            result = functional.sparse_attention(*(tensors[name].transpose(1, 2) for name in ("q", "k", "v")))
+            assert isinstance(result, Tensor)
+            return result.transpose(1, 2)
+
+        return found | {"pair_forward": _median(plain(pair), repeats), "pair_both": _median(both(pair), repeats)}
+
+    q, k, v, g, beta = (
+        None if tensors.get(name) is None else tensors[name].detach().transpose(1, 2) for name in ("q", "k", "v", "g", "beta")
+    )
+    assert q is not None and k is not None and v is not None
+    options = _recurrent.Options(operator.rule, sizes.dim**-0.5)
+    state, transition = _recurrent.end_of_slice(options, k, v, g, beta)
+    end = _median(plain(lambda: _recurrent.end_of_slice(options, k, v, g, beta)), repeats)
+    # By the delta rule the operator's own backward pass computes the gradient.
+    of_begin = found["both"] - found["forward"]
+    if operator.rule == "add":
+        of_begin = _median(plain(lambda: _recurrent.gradient_of_begin(options, q, gradient.transpose(1, 2), g)), repeats)
+    fold = _median(plain(lambda: state + _recurrent.apply(transition, state)), repeats)
+    compose = 0.0
+    if transition is not None:
+        compose = _median(plain(lambda: transition @ transition if transition.dim() == 4 else transition * transition), repeats)
+    return found | {"end": end, "gradient": of_begin, "fold": fold, "compose": fold + compose}
+
+
+def _median(run: Callable[[], None], repeats: int) -> float:
+    samples = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        run()
+        samples.append(time.perf_counter() - began)
+    return statistics.median(samples[1:])

@@ -1,0 +1,210 @@
+"""One rank of a measurement: joins the group, compares with one process, and measures.
+
+    python -m attnbench.distributed.rank REQUEST   # REQUEST is JSON, see `Request`
+
+`python -m attnbench.distributed measure` starts it. Rank 0 writes the answer, a line of JSON, to the file that the
+request names. A rank that fails writes a traceback to stderr and exits with code 1, or with DISAGREED if the ranks do
+not compute what one process does.
+"""
+
+import ctypes
+import datetime
+import json
+import os
+import re
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+DISAGREED = 3
+# Positions of a slice where the ranks are compared with one process, which computes the whole sequence.
+AGREEMENT_LENGTH = 96
+# The largest error against float64 that counts as a few roundings, in parts of the largest entry.
+ROUNDINGS = {"float64": 1e-11, "float32": 2e-6, "bfloat16": 2e-2}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure.
+
+    Attributes:
+        operator: a key of OPERATORS.
+        rank, ranks: which rank this is, of how many.
+        init: how the ranks find each other, as the init_method of torch.distributed.
+        answer: the file to which rank 0 writes.
+        parent: the process that started this one and without which it ends; 0 for none.
+        cores: on which this rank runs; empty for those that it has.
+        length, heads, dim, batch, dtype: as in `Sizes`.
+        backward: whether a call includes the backward pass.
+        repeats: measured calls, after one that does not count.
+        threads: of PyTorch.
+        deadline_s: after which an exchange fails.
+    """
+
+    operator: str
+    rank: int
+    ranks: int
+    init: str
+    answer: str
+    parent: int
+    cores: list[int]
+    length: int
+    heads: int
+    dim: int
+    batch: int
+    dtype: str
+    backward: bool
+    repeats: int
+    threads: int
+    deadline_s: float
+
+
+class Disagreement(Exception):
+    """The ranks do not compute what one process does."""
+
+
+def main() -> None:
+    request = Request(**json.loads(sys.argv[1]))
+    if request.parent:
+        _end_with(request.parent)
+    if request.cores:
+        os.sched_setaffinity(0, request.cores)
+    try:
+        answer = measure(request)
+    except Disagreement as error:
+        print(error, file=sys.stderr, flush=True)
+        # Other ranks may wait for this one, so that nothing of torch.distributed may be closed in an orderly way.
+        os._exit(DISAGREED)
+    if request.rank == 0:
+        path = Path(request.answer)
+        path.with_suffix(".part").write_text(json.dumps(answer) + "\n", "utf-8")
+        path.with_suffix(".part").rename(path)
+
+
+def _end_with(parent: int) -> None:
+    """Asks the kernel to end this process when its parent ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit("the process that started this rank has ended")
+
+
+def measure(request: Request) -> dict[str, Any]:
+    """What was found: times in seconds, payload and memory in bytes, by column."""
+    import torch
+    import torch.distributed as dist
+
+    from attnbench.distributed.operators import OPERATORS, Sizes
+
+    torch.set_num_threads(request.threads)
+    timeout = datetime.timedelta(seconds=request.deadline_s)
+    dist.init_process_group("gloo", init_method=request.init, rank=request.rank, world_size=request.ranks, timeout=timeout)
+    group = dist.group.WORLD
+    operator = OPERATORS[request.operator]
+    sizes = Sizes(request.length, request.heads, request.dim, request.dtype, request.batch)
+    agreement = _agreement(request)
+    tensors = operator.inputs(sizes, seed=request.rank)
+    gradient = torch.ones_like(tensors["v"])
+    if request.backward:
+        for x in tensors.values():
+            x.requires_grad_()
+    step = _step(operator, tensors, gradient, group if request.ranks > 1 else None, request.backward)
+    payload = _payload(step)
+    expected = operator.payload_bytes(sizes, request.ranks, request.backward)
+    if payload != expected:
+        raise Disagreement(f"rank {request.rank} sent {payload} bytes, expected {expected} by the formula")
+    before = _memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # The peak begins anew.
+    samples = []
+    for _ in range(request.repeats):
+        dist.barrier()
+        began = time.perf_counter()
+        step()
+        samples.append(time.perf_counter() - began)
+    mine = torch.tensor([*samples, float(_memory("VmHWM") - before)], dtype=torch.float64)
+    everyone = [torch.empty_like(mine) for _ in range(request.ranks)]
+    dist.all_gather(everyone, mine)
+    dist.barrier()
+    dist.destroy_process_group()
+    columns = torch.stack(everyone)
+    return {
+        "seconds": columns[:, :-1].amax(0).tolist(),
+        "seconds_by_rank": columns[:, :-1].median(1).values.tolist(),
+        "peak_extra_bytes": [int(x) for x in columns[:, -1].tolist()],
+        "payload_bytes": payload,
+        "agreement": agreement,
+    }
+
+
+def _step(operator: Any, tensors: Any, gradient: Any, group: Any, backward: bool) -> Any:
+    """A function that makes one call, with its backward pass on request."""
+
+    def step() -> None:
+        output = operator.call(**tensors, cp_group=group)
+        if backward:
+            output.backward(gradient)
+            for x in tensors.values():
+                x.grad = None
+
+    return step
+
+
+def _payload(step: Any) -> int:
+    from attnbench.distributed import count_traffic
+
+    with count_traffic() as traffic:
+        step()
+    return traffic.payload_bytes
+
+
+def _agreement(request: Request) -> dict[str, float]:
+    """The largest errors of this rank and of one process against one process in float64, in parts of the largest entry. Raises
+    Disagreement if the former is more than twice the latter and more than a few roundings."""
+    import torch
+    import torch.distributed as dist
+
+    from attnbench.distributed.operators import OPERATORS, Sizes
+
+    operator = OPERATORS[request.operator]
+    whole = Sizes(AGREEMENT_LENGTH * request.ranks, request.heads, request.dim, request.dtype, request.batch)
+    tensors = operator.inputs(whole, seed=1)
+    part = operator.positions(whole.length, request.rank, request.ranks)
+    gradient = torch.randn(tensors["v"].shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+    def results(tensors: Any, gradient: Any, group: Any) -> list[Any]:
+        given = {name: x.detach().clone().requires_grad_() for name, x in tensors.items()}
+        output = operator.call(**given, cp_group=group)
+        return [output.detach(), *torch.autograd.grad(output, list(given.values()), gradient.to(output.dtype))]
+
+    exact = [x[:, part] for x in results({name: x.double() for name, x in tensors.items()}, gradient, None)]
+    alone = [x[:, part] for x in results(tensors, gradient, None)]
+    group = dist.group.WORLD if request.ranks > 1 else None
+    mine = results({name: x[:, part] for name, x in tensors.items()}, gradient[:, part], group)
+
+    def error(found: list[Any]) -> float:
+        return max(float((x.double() - y).abs().max() / y.abs().max()) for x, y in zip(found, exact, strict=True))
+
+    found, of_one = error(mine), error(alone)
+    if not found <= max(2 * of_one, ROUNDINGS[request.dtype]):
+        raise Disagreement(
+            f"rank {request.rank} of {request.ranks} disagrees with one process: {request.operator} has an error of {found:.2g} of the "
+            f"largest entry, and one process {of_one:.2g}"
+        )
+    return {"error": found, "error_of_one_process": of_one}
+
+
+def _memory(name: str) -> int:
+    """Bytes of a line of /proc/self/status, such as VmRSS."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text("utf-8"), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def request_text(request: Request) -> str:
+    return json.dumps(asdict(request))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Tests of `python -m attnbench.distributed`: measurements with ranks on this machine and of torchrun, their records and
+table, the bound and the prediction, and what happens when a rank fails."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from conftest import HANG_S, ROOT, wait_for
+
+PROGRAM = [sys.executable, "-m", "attnbench.distributed"]
+SMALL = ["--length=64", "--heads=1", "--dim=8", "--repeats=2"]
+FAULTY = Path(__file__).with_name("faulty_rank.py")
+DEADLINE_S = 600
+
+
+def run(*arguments, program=PROGRAM, code=0, **options):
+    done = subprocess.run(
+        [*program, *map(str, arguments)], capture_output=True, text=True, timeout=HANG_S, check=False, cwd=ROOT, **options
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def records(folder):
+    return [json.loads(line) for line in (folder / "ranks.jsonl").read_text("utf-8").splitlines()]
+
+
+def request(**changes):
+    from attnbench.distributed.rank import Request
+
+    usual = {
+        "operator": "linear", "rank": 0, "ranks": 2, "init": "", "answer": "", "parent": 0, "cores": [], "length": 64, "heads": 1, "dim": 8,
+        "batch": 1, "dtype": "float32", "backward": True, "repeats": 2, "threads": 1, "deadline_s": DEADLINE_S,
+    }  # fmt: skip
+    return Request(**usual | changes)
+
+
+def test_ranks_are_measured_once_and_listed(tmp_path, build):  # noqa: ARG001
+    command = ["measure", *SMALL, "--operators=gated-delta", "--ranks=1,2", "--backward", "--oversubscribe", "--out", tmp_path]
+    first = run(*command)
+    found = records(tmp_path)
+    assert [(x["operator"], x["ranks"], x["failure"]) for x in found] == [("gated-delta", ranks, None) for ranks in (1, 2)]
+    # A header, and in each direction a state and a transition [8,8].
+    assert [x["payload_bytes"] for x in found] == [0, 128 + 2 * 2 * 64 * 4]
+    for x in found:
+        assert len(x["seconds"]) == 2 and min(x["seconds"]) > 0 and len(x["seconds_by_rank"]) == x["ranks"]
+        assert len(x["peak_extra_bytes"]) == x["ranks"] and x["agreement"]["error"] < 1e-5
+        assert x["torch_version"] and x["cpu_model"] and x["oversubscribed"] == (x["ranks"] > len(os.sched_getaffinity(0)))
+    assert "| gated-delta | 2 | 64 | yes |" in first.stdout and "| 0.50 | 1152 B |" in first.stdout
+    # What is measured is not measured again.
+    again = run(*command)
+    assert records(tmp_path) == found and again.stdout == first.stdout and "ms" not in again.stderr
+
+
+def test_a_fault_of_a_rank_is_one_failure(build):  # noqa: ARG001
+    from attnbench.distributed import launch
+
+    def failure(fault, **changes):
+        return launch.run(request(**changes), None, [sys.executable, str(FAULTY), fault])["failure"]
+
+    # Ranks that hang need a deadline, in which a busy machine starts them.
+    faults = {
+        "kill_in_the_exchange": {}, "have_another_version": {}, "have_a_shorter_slice": {}, "disagree": {},
+        "hang_in_the_exchange": {"deadline_s": 30}, "come_late": {"deadline_s": 30},
+    }  # fmt: skip
+    with ThreadPoolExecutor(len(faults)) as pool:
+        found = dict(zip(faults, pool.map(lambda fault: failure(fault, **faults[fault]), faults), strict=True))
+    killed = found["kill_in_the_exchange"]
+    assert killed["kind"] == "crashed" and killed["rank"] == 1
+    assert killed["message"] == "rank 1 of 2 ended with SIGKILL; its last words: rank 1 is about to exchange states"
+    assert found["have_another_version"]["kind"] == "crashed"
+    assert "rank 0 and rank 1 differ in the versions of attnbench and torch" in found["have_another_version"]["message"]
+    assert "expected slices of equal length" in found["have_a_shorter_slice"]["message"]
+    assert found["disagree"]["kind"] == "disagreed"  # Either may say so first, because gradients of both are wrong.
+    assert "of 2 disagrees with one process: linear has an error of 0.001" in found["disagree"]["message"]
+    for fault in ("hang_in_the_exchange", "come_late"):
+        assert found[fault]["kind"] == "timed_out", found[fault]
+        assert "rank 1" in found[fault]["message"]
+    assert not children()
+
+
+def children():
+    """The processes that this one has started, without those of multiprocessing, which stay for others."""
+    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True, check=False).stdout
+    return [line for line in found.splitlines() if "faulty_rank" in line or "distributed.rank" in line]
+
+
+def test_ranks_end_with_the_command_that_started_them(tmp_path, build):  # noqa: ARG001
+    folder = tmp_path / "out"
+    command = [*PROGRAM, "measure", *SMALL, "--operators=linear", "--ranks=2", "--repeats=100000000", "--oversubscribe", "--out", str(folder)]
+    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+
+    def ranks():
+        return subprocess.run(["ps", "--ppid", str(started.pid), "-o", "pid="], capture_output=True, text=True, check=False).stdout.split()
+
+    wait_for(lambda: len(ranks()) == 2, "the ranks to start")
+    found = ranks()
+    # They ask to end with the command once Python runs.
+    wait_for(lambda: all("torch" in Path(f"/proc/{rank}/maps").read_text("utf-8") for rank in found), "the ranks to run")
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    wait_for(lambda: not any(is_running(rank) for rank in found), "the ranks to end")
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+JOINED = ["-m", "attnbench.distributed", "measure", *SMALL, "--operators=linear,softmax", "--join=torchrun"]
+
+
+def test_ranks_of_torchrun_are_joined(tmp_path, build):  # noqa: ARG001
+    done = run("--standalone", *JOINED, "--out", tmp_path, program=TORCHRUN)
+    assert [(x["operator"], x["ranks"], x["joined"], x["failure"]) for x in records(tmp_path)] == [
+        (operator, 2, "torchrun", None) for operator in ("linear", "softmax")
+    ]
+    # A header, and a state [8,8] or keys and values.
+    assert [x["payload_bytes"] for x in records(tmp_path)] == [128 + 64 * 4, 128 + 2 * 64 * 8 * 4]
+    assert done.stdout.count("| linear | 2 | 64 |") == 1
+
+
+def test_a_port_in_use_is_an_error_of_torchrun(tmp_path, build):  # noqa: ARG001
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        began = time.monotonic()
+        command = [*TORCHRUN, "--master-addr=127.0.0.1", f"--master-port={port}", *JOINED, "--out", str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, cwd=ROOT)
+    assert done.returncode != 0 and time.monotonic() - began < HANG_S
+    assert "EADDRINUSE" in done.stderr and not (tmp_path / "ranks.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--operators=lsh"], "there is no operator 'lsh', expected one of linear, simple-gla, gla, delta, gated-delta, kda, softmax"),
+        (["--ranks=100000"], "100000 ranks of 1 threads need 100000 cores, but this process may use"),
+        (["--length=63"], "--length 63 is odd"),
+        (["--deadline=0"], "--deadline 0, expected more than 0 seconds"),
+        (["--join=torchrun"], "--join torchrun: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT is not set, which torchrun sets"),
+        (["--join=slurm"], "is not set, which srun sets for the processes that it starts"),
+    ],
+)
+def test_wrong_arguments_are_refused(tmp_path, capsys, monkeypatch, arguments, message):
+    from attnbench.distributed import __main__
+
+    for name in [name for name in os.environ if name.startswith("SLURM_")] + ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]:
+        monkeypatch.delenv(name, raising=False)
+    assert __main__.main(["measure", *arguments, "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_that_has_no_records_is_refused(tmp_path, capsys):
+    from attnbench.distributed import __main__
+
+    (tmp_path / "ranks.jsonl").write_text('{"schema": 1}\n', "utf-8")
+    assert __main__.main(["measure", *SMALL, "--ranks=1", "--out", str(tmp_path)]) == 2
+    assert "ranks.jsonl:1: expected a record of schema 1 with operator" in capsys.readouterr().err
+    assert (tmp_path / "ranks.jsonl").read_text("utf-8") == '{"schema": 1}\n'
