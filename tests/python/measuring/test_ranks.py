@@ -169,3 +169,81 @@ def test_a_file_that_has_no_records_is_refused(tmp_path, capsys):
     assert __main__.main(["measure", *SMALL, "--ranks=1", "--out", str(tmp_path)]) == 2
     assert "ranks.jsonl:1: expected a record of schema 1 with operator" in capsys.readouterr().err
     assert (tmp_path / "ranks.jsonl").read_text("utf-8") == '{"schema": 1}\n'
+
+
+def test_the_bound_is_printed_with_its_formula_and_quoted_in_the_document(capsys):
+    from attnbench.distributed import __main__
+    from attnbench.distributed.bound import weak_scaling_bound
+
+    assert __main__.main(["bound"]) == 0
+    printed = capsys.readouterr().out
+    # K = V = 64 and chunks of 16: F = 2·64² + 16·64, and E = 64².
+    assert "| linear, simple-gla | 2 or more | forward | F / (E + F) = 0.69 with E = 4,096, F = 9,216 |" in printed
+    assert weak_scaling_bound("one", 64, 64, 2, backward=False) == 9216 / (9216 + 4096)
+    assert weak_scaling_bound("one", 64, 64, 1, backward=True) == 1
+    page = (ROOT / "docs/distributed.md").read_text("utf-8")
+    numbers = [
+        weak_scaling_bound(transition, 64, 64, ranks, backward=backward)
+        for transition, ranks, backward in (("one", 2, False), ("one", 2, True), ("matrix", 2, False), ("matrix", 3, False), ("matrix", 3, True))
+    ]
+    assert "it is {:.2f} for `linear` ({:.2f} with the backward pass), and {:.2f} for the delta rules at two ranks; with more it is " \
+        "{:.2f} ({:.2f})".format(*numbers) in page  # fmt: skip
+
+
+# Seconds for 100 positions.
+TIMES = {"forward": 1.0, "both": 3.0, "end": 1.5, "gradient": 2.0, "fold": 0.25, "compose": 0.5, "pair_forward": 2.0, "pair_both": 6.0}
+
+
+def predicted(operator, ranks, *, tokens=100, backward=False, latency=0.0, bandwidth=1e30):
+    from attnbench.distributed.operators import OPERATORS, Sizes
+    from attnbench.distributed.simulation import Network, simulate
+
+    sizes = Sizes(100, 2, 8, "float32")
+    return simulate(OPERATORS[operator], sizes, TIMES, Network(latency, bandwidth), ranks, tokens, backward=backward)
+
+
+def test_predictions_are_those_of_the_formulas():
+    assert predicted("linear", 1).seconds == 1 and predicted("linear", 1, backward=True).seconds == 3
+    assert predicted("linear", 2).seconds == 1.5 + 1
+    assert predicted("gated-delta", 2).seconds == 1 + 1  # needs no transition
+    assert predicted("linear", 2, backward=True).seconds == 1.5 + 1 + 2 + 2
+    assert predicted("linear", 2, tokens=300).seconds == 3 * 2.5
+    # 4 ranks fold twice, which is as long as a step of the scan; 1,024 ranks scan in 10 steps.
+    assert predicted("linear", 4).seconds == 2.5 + 2 * 0.25 and predicted("linear", 4).exchange == "gather"
+    many = predicted("linear", 1024)
+    assert many.exchange == "scan" and many.seconds == 2.5 + 10 * 0.5
+    # A state of 2 heads [8,8] is 512 bytes; the header takes the latency of one more exchange.
+    assert predicted("linear", 2, latency=3).seconds == pytest.approx(2.5 + 3 + 3)
+    assert predicted("linear", 2, bandwidth=512).seconds == pytest.approx(2.5 + 1)
+    # A ring computes half of all pairs in each step, or waits for 12,800 bytes of keys and values.
+    assert predicted("softmax", 1, tokens=300).seconds == 9
+    assert predicted("softmax", 4).seconds == pytest.approx(1 + 3 * 1)
+    assert predicted("softmax", 4, bandwidth=12800 / 5).seconds == pytest.approx(3 * 5 + 1)
+    assert predicted("softmax", 4, backward=True).seconds == pytest.approx(4 + 2 + 3 * 2)
+
+
+def test_a_prediction_says_where_it_stops_scaling():
+    from attnbench.distributed.simulation import Network, scaling
+
+    lines = [{"operator": "linear", "sizes": {"length": 100, "heads": 2, "dim": 8, "dtype": "float32"}, "times": TIMES | {"compose": 0, "fold": 0}}]
+    (free,) = scaling(lines, Network(0, 1e30), 1 << 20, backward=False)["operators"]
+    assert free["scales_to"] == free["fastest_ranks"] == 1024 and len(free["weak"]) == len(free["strong"]) == len(free["bound"]) == 11
+    # With 100 s for a message, 16 ranks need 1,638 s for their slices and 800 s for messages, and 32 ranks 819 s and 1,000 s.
+    (slow,) = scaling(lines, Network(100, 1e30), 1 << 20, backward=False)["operators"]
+    assert slow["scales_to"] == 16 and slow["fastest_ranks"] == 128
+
+
+def test_a_prediction_is_written_printed_and_drawn(tmp_path, build):  # noqa: ARG001
+    done = run("simulate", "--length=64", "--heads=1", "--dim=8", "--repeats=1", "--total=4096", "--backward", "--out", tmp_path)
+    found = json.loads((tmp_path / "scaling.json").read_text("utf-8"))
+    assert [one["operator"] for one in found["operators"]] == ["linear", "gated-delta", "softmax"]
+    assert found["network"] == {"latency_s": pytest.approx(1e-5), "bandwidth": 12.5e9} and found["total_tokens"] == 4096
+    assert all(point["seconds"] > 0 for one in found["operators"] for kind in ("weak", "strong") for point in one[kind])
+    assert done.stdout.startswith("| operator | fastest for 4,096 positions | speed-up there |")
+    run("ranks", tmp_path, "--out", tmp_path / "ranks.svg", program=[sys.executable, ROOT / "plots/run.py"])
+    figure = (tmp_path / "ranks.svg").read_text("utf-8")
+    for text in ("Predicted from times of one process", "10 µs for a message, 12.5 GB/s", "shared by R ranks", "gated-delta"):
+        assert text in figure
+    (tmp_path / "scaling.json").write_text('{"operators": [{}]}', "utf-8")
+    wrong = run("ranks", tmp_path, program=[sys.executable, ROOT / "plots/run.py"], code=2)
+    assert "scaling.json: not a prediction of ranks" in wrong.stderr

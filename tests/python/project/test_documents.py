@@ -84,6 +84,13 @@ REDUCED = {
     "attnbench merge attnbench-gpu-results/*": (None, "needs the results of a GPU; test_gpu_bundle.py merges those of a stand-in"),
     "attnbench *": ("build/attnbench {rest}", "is installed by the package; test_package_wheel.py runs it"),
     ".venv/bin/python attn/cuda/model/*": ("{all} --help", "compiles for a minute and overwrites what is checked in"),
+    ".venv/bin/python -m attnbench.distributed measure *": (
+        "{all} --ranks 1 --length 64 --repeats 1",
+        "measures for minutes, with as many ranks as cores; test_ranks.py measures several",
+    ),
+    ".venv/bin/python -m attnbench.distributed simulate *": ("{all} --length 64 --repeats 1 --total 4096", "measures for minutes"),
+    ".venv/bin/python -m torch.distributed.run --standalone --nproc-per-node 2 -m *": (None, "measures for minutes; test_ranks.py runs it"),
+    "srun *": (None, "needs a cluster"),
     ".venv/bin/python -m pytest *": ("{all} --collect-only", "its tests are run already"),
 }  # fmt: skip
 
@@ -222,9 +229,11 @@ for block in sys.argv[1:]:
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d, "python")])
 def test_every_python_block_of_a_document_runs(document, build):
     programs = [block.replace('"build/', f'"{build}/') for block in blocks(document, "python")]
+    # A block that joins a group of torch.distributed is the only rank of it.
+    alone = os.environ | {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     done = subprocess.run(
         [sys.executable, "-c", EACH_BLOCK, *programs],
-        cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False,
+        cwd=ROOT, env=alone, capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{document}: {done.stderr[-3000:]}"
 
