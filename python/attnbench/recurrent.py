@@ -25,22 +25,24 @@ attnbench.distributed describes that.
 """
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.distributed import ProcessGroup
 from torch.nn.functional import silu
 
 from attnbench import _library
 from attnbench.convolution import causal_conv1d_fn as causal_conv1d_fn
 from attnbench.convolution import causal_conv1d_update as causal_conv1d_update
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
 _library.load()
 
 Layout = Literal["bthk", "bhtk"]
 Result = tuple[Tensor, Tensor | None]
-Group = ProcessGroup | None
+Group: TypeAlias = "ProcessGroup | None"
 
 _IGNORED = ("chunk_size", "chunk_indices", "cu_seqlens_cpu", "disable_recompute")
 

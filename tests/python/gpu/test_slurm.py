@@ -1,11 +1,12 @@
-"""Tests of `sweeps/slurm.sbatch` on a real Slurm of one node, which the test starts: an array job
-of shards, of which one task is killed and requeued."""
+"""Tests on a real Slurm of one node, which the tests start: `sweeps/slurm.sbatch` as an array job of
+shards, of which one task is killed and requeued, and ranks of a split sequence that srun starts."""
 
 import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -94,7 +95,7 @@ class Slurm:
                 daemon.wait()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
     started = Slurm(tmp_path_factory.mktemp("slurm"))
     started.folder.chmod(0o755)
@@ -143,6 +144,21 @@ def test_a_requeued_task_of_an_array_loses_and_repeats_no_case(
     assert "24 cases from 3 folders" in merged
     cases = {(r["method"], r["query_len"]) for r in records_in(tmp_path / "all")}
     assert len(cases) == 24 and all(r["outcome"] == "measured" for r in records_in(tmp_path / "all"))
+
+
+@needs_slurm
+def test_ranks_that_srun_starts_measure_together(build, slurm, tmp_path):  # noqa: ARG001
+    command = [
+        sys.executable, "-m", "attnbench.distributed", "measure", "--join=slurm", "--operators=linear,gated-delta", "--length=64", "--heads=1",
+        "--dim=8", "--repeats=2", "--backward", "--out", tmp_path,
+    ]  # fmt: skip
+    shown = slurm.ask("srun", "--ntasks=2", *command)
+    records = [json.loads(line) for line in (tmp_path / "ranks.jsonl").read_text("utf-8").splitlines()]
+    assert [(x["operator"], x["ranks"], x["joined"], x["failure"]) for x in records] == [
+        (operator, 2, "slurm", None) for operator in ("linear", "gated-delta")
+    ]
+    assert shown.count("| gated-delta | 2 | 64 | yes |") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["ranks.jsonl"]  # The files of the meeting are gone.
 
 
 def test_a_task_that_is_requeued_on_another_node_continues(canned, tmp_path):

@@ -90,7 +90,7 @@ REDUCED = {
     ),
     ".venv/bin/python -m attnbench.distributed simulate *": ("{all} --length 64 --repeats 1 --total 4096", "measures for minutes"),
     ".venv/bin/python -m torch.distributed.run --standalone --nproc-per-node 2 -m *": (None, "measures for minutes; test_ranks.py runs it"),
-    "srun *": (None, "needs a cluster"),
+    "srun *": (None, "needs a cluster; test_slurm.py runs it with a Slurm of its own"),
     ".venv/bin/python -m pytest *": ("{all} --collect-only", "its tests are run already"),
 }  # fmt: skip
 
