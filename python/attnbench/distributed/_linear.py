@@ -22,12 +22,23 @@ _MAPS = {
 }
 
 
+@torch.compiler.disable
 def linear_attention(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, feature_map: str, eps: float, implementation: str, group: dist.ProcessGroup
 ) -> Tensor:
     """As torch.ops.attn.linear_attention over the slices of all ranks of `group`."""
     if feature_map not in _MAPS:
         raise ValueError(f"linear_attention: feature_map = {feature_map!r}, expected one of {', '.join(_MAPS)} beside cp_group")
+    with torch.no_grad():  # Ranks that are all wrong must not wait for each other.
+        shapes = [x.to("meta") for x in (q, k, v)]
+        torch.ops.attn.linear_attention(*shapes, causal, None, feature_map, eps, None, 128, implementation)
+    with torch.autocast(q.device.type, enabled=False):
+        return _attend(q, k, v, causal, feature_map, eps, implementation, group)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, feature_map: str, eps: float, implementation: str, group: dist.ProcessGroup
+) -> Tensor:
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     queries, keys = (_MAPS[feature_map](x.to(wide)) for x in (q, k))
     ranks = Ranks("linear_attention", group)

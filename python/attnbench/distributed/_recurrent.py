@@ -131,6 +131,7 @@ class Call:
         return found
 
 
+@torch.compiler.disable
 def recurrent_attention(
     q: Tensor,
     k: Tensor,
@@ -149,6 +150,8 @@ def recurrent_attention(
     """As the operator torch.ops.attn.recurrent_attention, whose arguments these are, over the slices of all
     ranks of `group`. The final states are None unless they are wanted."""
     ranks = Ranks("recurrent attention", group)
+    arguments = (q, k, v, g, beta, initial_state, cu_seqlens)
+    _check(arguments, (rule, scale, normalize, implementation))
     length = q.shape[2]
     tensors = [q, k, v, *(x for x in (g, beta, initial_state) if x is not None)]
     records = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
@@ -176,6 +179,20 @@ def recurrent_attention(
         initial_state = torch.zeros(call.sequences, v.shape[1], q.shape[3], v.shape[3], dtype=wide, device=q.device)
     output, final = _Split.apply(q, k, v, g, beta, initial_state, call)
     return output, final if wants_final else None
+
+
+def _check(tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> None:
+    """Raises ValueError for wrong arguments, so that ranks that are all wrong do not wait for each other."""
+    with torch.no_grad():
+        try:
+            torch.ops.attn._recurrent_attention(*(None if x is None else x.to("meta") for x in tensors), *options, False)
+        except ValueError as error:
+            assert tensors[0] is not None
+            raise ValueError(str(error).replace("on meta", f"on {tensors[0].device}")) from None
+        # Which implementations there are depends on dtypes, dimensions and the device.
+        first = [None if x is None else x[:, :, :1] for x in tensors[:5]]
+        if options[-1] != "auto":
+            torch.ops.attn._recurrent_attention(*first, None, None, *options, False)
 
 
 def begins_on_this_rank(seq_idx: Tensor, group: dist.ProcessGroup) -> Tensor:
@@ -332,7 +349,9 @@ def _sum_of_products(a: Tensor, b: Tensor, decays: Tensor | None) -> Tensor:
             a = a * weights.reshape(batch, heads, groups, length, dim)
         else:
             b = b * weights.reshape(batch, heads, groups, length, 1)
-    return (a.transpose(3, 4) @ b).reshape(batch, heads * groups, dim, -1)
+    with torch.autocast(a.device.type, enabled=False):
+        product = a.transpose(3, 4) @ b
+    return product.reshape(batch, heads * groups, dim, -1)
 
 
 def _decay(k: Tensor, g: Tensor | None) -> Tensor | None:
@@ -346,7 +365,8 @@ def apply(transition: Tensor | None, state: Tensor) -> Tensor:
     if transition is None:
         return state
     if transition.dim() == 4:
-        return transition @ state
+        with torch.autocast(state.device.type, enabled=False):
+            return transition @ state
     factors = transition[..., None, None] if transition.dim() == 2 else transition[..., None]
     return torch.where(factors == 0, torch.zeros_like(state), factors * state)
 

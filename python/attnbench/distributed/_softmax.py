@@ -53,6 +53,7 @@ def ring_payload_bytes(
     return HEADER_BYTES + (2 * steps + ranks * gradient_item_bytes * numbers if backward else steps)
 
 
+@torch.compiler.disable
 def ring_attention(
     q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, causal: bool, scale: float | None, implementation: str,
     group: dist.ProcessGroup,
@@ -64,6 +65,9 @@ def ring_attention(
             f"sparse_attention: cp_group needs kernels, which have gradients of a part of the keys; implementation = {implementation!r} "
             f"on {q.device} has none"
         )
+    with torch.no_grad():  # Ranks that are all wrong must not wait for each other.
+        shapes = [None if x is None else x.to("meta") for x in (q, k, v, sinks)]
+        torch.ops.attn.sparse_attention(*shapes, False, "all", None, None, scale, implementation)
     records = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, sinks))
     check_header(
         ranks, q.device, length=q.shape[2], length_of_k=k.shape[2], batch=q.shape[0], heads_of_q=q.shape[1],

@@ -111,12 +111,12 @@ def measure(request: Request) -> dict[str, Any]:
         for x in tensors.values():
             x.requires_grad_()
     step = _step(operator, tensors, gradient, group if request.ranks > 1 else None, request.backward)
+    before = _memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # The peak begins anew.
     payload = _payload(step)
     expected = operator.payload_bytes(sizes, request.ranks, request.backward)
     if payload != expected:
         raise Disagreement(f"rank {request.rank} sent {payload} bytes, expected {expected} by the formula")
-    before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # The peak begins anew.
     samples = []
     for _ in range(request.repeats):
         dist.barrier()

@@ -112,6 +112,9 @@ def cases(ranks):
     for cut in (36, 37, 38):
         numbers = (torch.arange(long) >= cut).long().expand(BATCH, -1)
         found[f"mamba with a new sequence at {cut}"] = (recurrent.mamba_chunk_scan_combined, mamba, whole, {**options, "seq_idx": numbers})
+    found["simple gla under autocast"] = (autocasted(recurrent.chunk_simple_gla), *found["simple gla, mild gates"][1:])
+    found["gated delta under autocast"] = (autocasted(recurrent.chunk_gated_delta_rule), *found["gated delta, mild gates"][1:])
+
     even = 38 * ranks
     e = Example(even, seed=9)
     for causal in (False, True):
@@ -126,7 +129,20 @@ def cases(ranks):
             found[f"linear attention with {feature_map}, causal={causal}"] = (
                 head_first(functional.linear_attention), same, {}, {"causal": causal, "feature_map": feature_map, "eps": 1e-3},
             )  # fmt: skip
+        found[f"linear attention under autocast, causal={causal}"] = (
+            autocasted(head_first(functional.linear_attention)), same, {}, {"causal": causal, "eps": 1e-3},
+        )  # fmt: skip
     return found
+
+
+def autocasted(function):
+    """The same function where PyTorch computes products in bfloat16, which must change nothing."""
+
+    def called(**arguments):
+        with torch.autocast("cpu", torch.bfloat16):
+            return function(**arguments)
+
+    return called
 
 
 def head_first(function):
@@ -252,6 +268,11 @@ def refused_calls(rank, group):
         "borders of a slice": lambda: chunk(**packed, cu_seqlens=torch.tensor([0, 30, 40]), **here),
         "gradients on one rank": lambda: chunk(q, k, v.clone().requires_grad_(rank == 0), g, beta, **here),
         "another version": lambda: other_version(rank, lambda: chunk(q, k, v, g, beta, **here)),
+        "wrong g": lambda: chunk(q, k, v, g[:, :, :1], beta, **here),
+        "a wrong state": lambda: recurrent.chunk_simple_gla(q, k, v, g, initial_state=e.state[:, :, :3], **here),
+        "an unknown implementation": lambda: chunk(q, k, v, g, beta, implementation="avx3", **here),
+        "wrong keys of softmax": lambda: softmax(heads[0], heads[1][..., :3], heads[2], **here),
+        "wrong keys of linear": lambda: functional.linear_attention(heads[0], heads[1][..., :3], heads[2], **here),
         "cp_context": lambda: chunk(q, k, v, g, beta, cp_context=object()),
         "no group": lambda: chunk(q, k, v, g, beta, cp_group="world"),
         "lsh": lambda: functional.lsh_attention(heads[0], heads[2], **here),
