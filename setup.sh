@@ -20,8 +20,8 @@ packages=(g++ cmake ninja-build git python3 python3-venv libfmt-dev libcli11-dev
           nlohmann-json3-dev rapidjson-dev libgtest-dev libbenchmark-dev zlib1g-dev python3-dev)
 case "$part" in
   build) ;;
-  all) packages+=(valgrind libbenchmark-tools cmark-gfm "$chromium" libespeak-ng1) ;;
-  lint) packages+=(valgrind libbenchmark-tools cmark-gfm "$chromium" libespeak-ng1 clang-tidy-16); part=all ;;
+  all) packages+=(valgrind libbenchmark-tools cmark-gfm "$chromium" libespeak-ng1 hyperfine) ;;
+  lint) packages+=(valgrind libbenchmark-tools cmark-gfm "$chromium" libespeak-ng1 hyperfine clang-tidy-16); part=all ;;
   *) echo "setup: unknown part '$part', expected build, lint, or nothing" >&2; exit 2 ;;
 esac
 # The tests run the kernels for ARM in an emulator.
@@ -34,7 +34,7 @@ attnbench needs, besides make:
   Python 3.11 or newer with its venv module
   for the tests also valgrind ('attnbench gate --instructions' counts instructions with it), and g++-aarch64-linux-gnu and qemu-user
     (without them the kernels for ARM are not tested), libbenchmark-tools (its compare.py reads an export), cmark-gfm (renders the comment of the gate), chromium (the pages of `attnbench report` are opened in it),
-    and libespeak-ng1, 5 MB, which speaks the sentences of the speech data;
+    libespeak-ng1, 5 MB, which speaks the sentences of the speech data, and hyperfine, whose results the gate reads;
     for lint clang-tidy 16
   fmt 9, CLI11 2.1, toml++ 3.3, nlohmann-json 3.11, RapidJSON of 2017 or newer, GoogleTest 1.12, Google Benchmark 1.7, or newer
     (CMake fetches these libraries itself if they are missing)

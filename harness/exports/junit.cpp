@@ -164,20 +164,24 @@ std::string percent_of(double log_ratio) {
 
 // ------------------------------------------------------------ gate
 
-// The median of a side's processes, such as "base: 10.2 ms, the median of 12 processes".
-std::string side_line(const char* side, const std::vector<double>& values, bool instructions) {
+// The median of a side's processes, such as "base: 10.2 ms, the median of 12 processes". A benchmark of a command has a unit.
+std::string side_line(const char* side, const std::vector<double>& values, bool instructions, const std::string& unit) {
   if (values.empty()) return fmt::format("{}: not measured\n", side);
   const auto middle = median(values);
-  return fmt::format("{}: {}, the median of {}\n", side,
-                     instructions ? fmt::format("{:.6g} instructions", middle) : format_ms(middle, 4),
-                     count_of(values.size(), "process"));
+  const auto text = unit == "s"       ? format_ms(middle * 1e3, 4)
+                    : unit == "bytes" ? format_bytes(middle)
+                    : !unit.empty()   ? fmt::format("{:.4g} {}", middle, unit)
+                    : instructions    ? fmt::format("{:.6g} instructions", middle)
+                                      : format_ms(middle, 4);
+  return fmt::format("{}: {}, the median of {}\n", side, text, count_of(values.size(), "process"));
 }
 
 TestCase gate_case(const Reader& report, const Reader& of_case) {
   const auto name = of_case.text("name"), verdict = of_case.text("verdict");
   const auto reason = of_case.optional_text("reason"), waived = of_case.optional_text("waived");
   const auto interval = of_case.interval("interval");
-  const bool instructions = report.text("measure") != "time";
+  const auto unit = of_case.optional_text("unit").value_or("");
+  const bool instructions = unit.empty() && report.text("measure") != "time";
   const auto base = of_case.numbers("base"), candidate = of_case.numbers("candidate");
   const auto base_bytes = of_case.numbers("base_peak_extra_bytes"), bytes = of_case.numbers("candidate_peak_extra_bytes");
 
@@ -190,7 +194,7 @@ TestCase gate_case(const Reader& report, const Reader& of_case) {
                     ? fmt::format(", 95 % interval {} to {}", percent_of(interval.low), percent_of(interval.high))
                     : ", too few pairs for an interval";
     test.text = fmt::format("change: {}\n", change);
-    test.text += side_line("base", base, instructions) + side_line("candidate", candidate, instructions);
+    test.text += side_line("base", base, instructions, unit) + side_line("candidate", candidate, instructions, unit);
     if (!instructions)
       test.text += fmt::format(
           "p values: slower by at most {0:.3g} %: {1:.2g}, faster by at most {0:.3g} %: {2:.2g}, slower by {3:.3g} % or more: "

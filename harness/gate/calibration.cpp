@@ -14,6 +14,7 @@
 #include "harness/schema/json.h"
 #include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
+#include "harness/text/json_numbers.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
@@ -34,10 +35,8 @@ void check_usable(const GateSuite& suite) {
     if (!c.unusable.empty()) throw WorkerError(c.name + ": " + c.unusable);
 }
 
-// Checks the suite, and measures every case of it `count` times.
+// Measures every case of a suite that was checked `count` times.
 void measure_all(GateSuite& suite, int count) {
-  suite.check();
-  check_usable(suite);
   std::vector<size_t> every(suite.cases().size());
   std::iota(every.begin(), every.end(), size_t{0});
   for (int n = 0; n < count; ++n) {
@@ -84,12 +83,27 @@ Json environment_of(const Record& record) {
 
 Recordings record_suite(const WorkerProgram& build, const SuiteOptions& options, const GatePlan& plan, int count,
                         double slowdown_percent) {
-  GateSuite suite(options, {{"base", build}, {"same", build}, {"slowed", build, slowdown_percent}});
+  MethodSuite suite(options, {{"base", build}, {"same", build}, {"slowed", build, slowdown_percent}});
+  check_recordings(size_t(std::max(0, count)), suite.cases().size(), plan);
+  return record(suite, plan, count, slowdown_percent);
+}
+
+Recordings record(GateSuite& suite, const GatePlan& plan, int count, double slowdown_percent) {
+  suite.check();
+  check_usable(suite);
   check_recordings(size_t(std::max(0, count)), suite.cases().size(), plan);
   measure_all(suite, count);
   Recordings recordings{slowdown_percent, environment_of(suite.sides()[0].environment), {}};
-  for (const auto& c : suite.cases())
-    recordings.cases.push_back({c.name, c.sides[0].medians, c.sides[2].medians, c.sides[1].log_ratios, c.sides[2].log_ratios});
+  for (const auto& c : suite.cases()) {
+    if (c.measure && c.measure->unit != "s")
+      throw UsageError(fmt::format("--measure {}: expected a measure of time for a calibration", c.measure->name));
+    auto& of_case = recordings.cases.emplace_back(
+        OfCase{c.name, c.sides[0].medians, c.sides[2].medians, c.sides[1].log_ratios, c.sides[2].log_ratios});
+    // A command's times are in seconds.
+    if (c.measure)
+      for (auto* list : {&of_case.medians_ms, &of_case.slowed_medians_ms})
+        for (auto& value : *list) value *= 1e3;
+  }
   return recordings;
 }
 
@@ -148,6 +162,7 @@ Json json_of(const Calibration& calibration) {
                {"looks", looks_of(recordings.cases.size(), plan)},
                {"quick", plan.is_quick},
                {"false_alarms_a_suite", equal.any_regression},
+               {"false_alarms_interval", json_of(share_interval(equal.any_regression, trials))},
                {"inconclusive_suites_of_equal_builds", equal.any_inconclusive},
                {"mean_pairs_of_equal_builds", equal.mean_pairs},
                {"mean_pairs_of_slowed_builds", slowed.mean_pairs},
@@ -243,12 +258,13 @@ TextTable power_table_of(const Calibration& calibration) {
 }
 
 std::string summary_of(const Calibration& calibration) {
+  const auto interval = share_interval(calibration.equal.any_regression, calibration.trials);
   return fmt::format(
-      "false alarms per suite: {}, of {} resampled suites of equal builds\n"
+      "false alarms per suite: {} (95 % interval {:.2f} … {:.2f} %), of {} resampled suites of equal builds\n"
       "mean number of pairs per case: {:.1f} for equal builds, {:.1f} for builds slowed down by {:g} %\n"
       "\n{}:\n",
-      share_text(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs,
-      calibration.slowed.mean_pairs, calibration.recordings.slowdown_percent,
+      share_text(calibration.equal.any_regression), 100 * interval.low, 100 * interval.high, calibration.trials,
+      calibration.equal.mean_pairs, calibration.slowed.mean_pairs, calibration.recordings.slowdown_percent,
       calibration.plan.is_quick ? "results of suites with one case that is slower, another one in turn"
                                 : "verdicts on a case that is slower while the others are not, as the mean of all cases");
 }

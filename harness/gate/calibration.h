@@ -30,6 +30,8 @@ struct Recordings {
 // anything is measured, if so many recordings are too few for a gate of this plan.
 Recordings record_suite(const WorkerProgram& build, const SuiteOptions& suite, const GatePlan& plan, int count,
                         double slowdown_percent);
+// The same of a suite with three sides: a build, the same build, and that build slowed down by `slowdown_percent`.
+Recordings record(GateSuite& suite, const GatePlan& plan, int count, double slowdown_percent);
 // Reads the recordings from a file calibration.json that an earlier calibration has written. Throws UsageError, which names the
 // file and the value that is wrong, if it is not such a file.
 Recordings read_recordings(const std::string& path);

@@ -161,8 +161,10 @@ std::string open_in_words(const GateReport& report, const GateOptions& options) 
     most = std::max(most, std::isnan(pairs) ? kMostPairs + 1 : pairs);
   }
   if (most > kMostPairs) return text + "; the noise is too large to say how many pairs would do.";
-  const double seconds =
-      report.pair_s * (most * double(open) + double(options.plan.looks.front()) * double(lines.size() - size_t(open)));
+  const double pairs = report.pair_is_of_all_cases
+                           ? most
+                           : most * double(open) + double(options.plan.looks.front()) * double(lines.size() - size_t(open));
+  const double seconds = report.pair_s * pairs;
   return text + fmt::format("; about {:.0f} pairs would probably do (`--looks {},{:.0f}`), which take about {}.", most,
                             fmt::join(options.plan.looks, ","), most, format_seconds(seconds));
 }
@@ -204,9 +206,10 @@ std::string comment_of(const GateReport& report, const GateSuite& suite, const G
   const auto waivers = waivers_of(report);
   auto text = marker_of(suite_name) + "\n";
   text += fmt::format("### attnbench gate: {}\n\n", result_name(report.result));
-  text += fmt::format("{} Suite {}, compared with {}. {}: {}{}.\n\n", result_in_words(report.result, options.plan),
-                      code(shortened(suite_name, kLongestCell)), code(shortened(base, kLongestCell)),
-                      count_of(report.lines.size(), "case"), counts_of(report, all_lines(report)),
+  text += fmt::format("{} {} {}, compared with {}. {}: {}{}.\n\n", result_in_words(report.result, options.plan),
+                      suite.source_name() == "suite" ? "Suite" : "Command", code(shortened(suite_name, kLongestCell)),
+                      code(shortened(base, kLongestCell)), count_of(report.lines.size(), "case"),
+                      counts_of(report, all_lines(report)),
                       report.shared.empty() ? "" : "; all of them " + markdown_text(shortened(report.shared, kLongestCell)));
   const auto lines = by_importance(report);
   const auto shown = std::min(lines.size(), kMostRows);
@@ -217,10 +220,12 @@ std::string comment_of(const GateReport& report, const GateSuite& suite, const G
     text += rest + "\n\n";
   const auto explanation = explanation_of(suite, options);
   text += fmt::format(
-      "The base is {}, the candidate is {}. Measured on {} ({}) with torch {}. {}\n", side_in_words(before), side_in_words(after),
+      "The base is {}, the candidate is {}. Measured on {} ({}){}. {}\n", side_in_words(before), side_in_words(after),
       markdown_text(shortened(after.environment.text("cpu_model"), kLongestCell)),
       count_of(int64_t(after.environment.number("processors")), "processor"),
-      markdown_text(shortened(after.environment.text("torch_version"), kLongestCell)),
+      after.environment.has("torch_version")
+          ? " with torch " + markdown_text(shortened(after.environment.text("torch_version"), kLongestCell))
+          : ", measure " + code(suite.what_is_measured()),
       explanation.empty()
           ? markdown_text(fmt::format("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels", kCountedCalls))
           : explanation);

@@ -134,15 +134,9 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GateOptions
   const auto& plan = options.plan;
   const auto compared =
       size_t(std::count_if(suite.cases().begin(), suite.cases().end(), [](const SuiteCase& c) { return c.is_compared(); }));
-  Json json = {{"finished_at", now_utc()},
-               {"result", result_name(report.result)},
-               {"measure", suite.options().instructions ? "instructions on AVX2 kernels" : "time"},
-               {"alpha", plan.criteria.alpha},
-               {"min_shift", plan.criteria.min_shift},
-               {"margin", plan.criteria.margin},
-               {"pass_alpha", plan.pass_alpha},
-               {"looks", looks_of(compared, plan)},
-               {"quick", plan.is_quick}};
+  Json json = {{"finished_at", now_utc()},      {"result", result_name(report.result)}, {"measure", suite.what_is_measured()},
+               {"alpha", plan.criteria.alpha},  {"min_shift", plan.criteria.min_shift}, {"margin", plan.criteria.margin},
+               {"pass_alpha", plan.pass_alpha}, {"looks", looks_of(compared, plan)},    {"quick", plan.is_quick}};
   if (plan.is_quick) {
     json["time_limit_s"] = options.time_limit_s;
     json["full_gate_s"] = finite_or_null(report.full_gate_s);
@@ -170,6 +164,7 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GateOptions
                              {"slower_p", line.judgement.slower_p},
                              {"faster_p", line.judgement.faster_p},
                              {"margin_p", line.judgement.margin_p},
+                             {"unit", suite.cases()[i].measure ? Json(suite.cases()[i].measure->unit) : Json()},
                              {"base", base.medians},
                              {"candidate", candidate.medians},
                              {"log_ratios", candidate.log_ratios},
@@ -191,14 +186,19 @@ TextTable table_of(const GateReport& report, const GateSuite& suite, const std::
   table.add_column("verdict");
   table.answer_with({"case", "change", "95 % interval", "verdict"});
   table.leave_out_first({"pairs", "base", "candidate"});
-  const auto value = [&](double x) { return instructions ? number_text(x, "{:.6g}") : format_ms(x, 4); };
   for (const auto i : lines) {
     const auto& line = report.lines[i];
     const auto& [estimate, interval] = line.judgement.ratio;
     const auto &base = suite.cases()[i].sides[0].medians, &candidate = suite.cases()[i].sides[1].medians;
     const bool judged = !base.empty() && !candidate.empty();
+    const auto& measure = suite.cases()[i].measure;
+    const auto value = [&](double x) {
+      if (measure) return value_text(*measure, x);
+      return instructions ? number_text(x, "{:.6g}") : format_ms(x, 4);
+    };
     ValuesOfEstimate shown = {median_or_nan(base), median_or_nan(candidate)};
-    if (judged && std::isfinite(estimate)) shown = values_of_estimate(shown.a, shown.b, estimate);
+    if (judged && std::isfinite(estimate))
+      shown = values_of_estimate(shown.a, shown.b, measure && measure->more_is_better ? -estimate : estimate);
     std::vector<std::string> row = {line.label, value(shown.a), value(shown.b), judged ? percent(estimate) : "–"};
     if (!instructions)
       row.insert(row.end(),
@@ -281,7 +281,11 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Gate
     cases.push_back(suite_case.c);
     methods.emplace_back(suite_case.c.method, suite_case.label);
   }
-  auto labels = label_cases(cases, MethodNames(methods));
+  // A command's benchmarks have only names.
+  const bool is_foreign = !suite.empty() && suite[0].measure.has_value();
+  auto labels = is_foreign ? CaseLabels() : label_cases(cases, MethodNames(methods));
+  if (is_foreign)
+    for (const auto& suite_case : suite) labels.names.push_back(suite_case.name);
   report.shared = std::move(labels.shared);
   bool any[4] = {};
   for (size_t i = 0; i < suite.size(); ++i) {

@@ -51,6 +51,7 @@ struct GateReport {
   std::string shared;      // what all cases have in common, such as "N=1024, causal"
   double full_gate_s = 0;  // of a quick gate: how long a full gate would take at most; NaN if nothing was measured
   double pair_s = 0;       // of a full gate: how long a pair of processes of one case takes; NaN if nothing was measured
+  bool pair_is_of_all_cases = false;  // whether such a pair measures all cases at once
 };
 // Makes the report from the suite's cases and one judgement for each. New cases change nothing of the result. A case is a
 // regression in memory if every process of the candidate has a higher peak than every process of the base, by more than the share

@@ -62,7 +62,7 @@ Found judge_times(GateSuite& suite, const GatePlan& plan) {
       const Stopwatch watch;
       suite.measure(cases);
       seconds += watch.seconds();
-      pairs += cases.size();
+      pairs += suite.measures_all_at_once() ? 1 : cases.size();
     }
     std::vector<std::vector<double>> log_ratios;
     for (const auto& c : suite.cases()) log_ratios.push_back(c.sides[1].log_ratios);
@@ -131,6 +131,7 @@ GateReport run_gate(GateSuite& suite, const GateOptions& options) {
   auto report = report_of(suite.cases(), found.judgements, waivers, options);
   report.full_gate_s = found.full_gate_s;
   report.pair_s = found.pair_s;
+  report.pair_is_of_all_cases = suite.measures_all_at_once();
   return report;
 }
 

@@ -151,8 +151,7 @@ std::string without_copies(std::string text, const std::vector<Side>& sides) {
   return text;
 }
 
-GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
-    : options_(std::move(options)), sides_(std::move(sides)), random_(options_.seed) {
+MethodSuite::MethodSuite(SuiteOptions options, std::vector<Side> sides) : GateSuite(std::move(options), std::move(sides)) {
   for (auto& side : sides_) {
     side.worker = with_plugins_of(options_.file, side);
   }
@@ -178,14 +177,14 @@ GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
   }
 }
 
-void GateSuite::name_cases() {
+void MethodSuite::name_cases() {
   std::vector<Case> all;
   for (const auto& suite_case : cases_) all.push_back(suite_case.c);
   const auto names = full_names(all);
   for (size_t i = 0; i < cases_.size(); ++i) cases_[i].name = names[i];
 }
 
-void GateSuite::check() {
+void MethodSuite::check() {
   std::vector<bool> supported(cases_.size(), false);
   for (size_t side = 0; side < sides_.size(); ++side) check(side, supported);
   if (std::find(supported.begin(), supported.end(), true) == supported.end())
@@ -196,7 +195,7 @@ void GateSuite::check() {
 }
 
 // Whether the side's copy of a repository has the file of the case's method. If the base lacks it, the case is new.
-bool GateSuite::has_file(size_t side, SuiteCase& suite_case) const {
+bool MethodSuite::has_file(size_t side, SuiteCase& suite_case) const {
   const auto file = python_file_of(suite_case.c.method);
   if (!sides_[side].files || file.empty() || std::filesystem::exists(sides_[side].files->methods / file)) return true;
   const auto lacking = fmt::format("the {} has no file {}", sides_[side].name, file);
@@ -207,7 +206,7 @@ bool GateSuite::has_file(size_t side, SuiteCase& suite_case) const {
 }
 
 // Whether the worker, which gave this plan, has the case's method. If the base's state of a repository lacks it, the case is new.
-bool GateSuite::has_method(size_t side, SuiteCase& suite_case, const Record& plan) const {
+bool MethodSuite::has_method(size_t side, SuiteCase& suite_case, const Record& plan) const {
   if (!sides_[side].files || !plan.is_refused()) return true;
   const auto reason = without_copies(plan.text("reason"), sides_);
   if (!sides_[side].may_lack_files) throw UsageError(fmt::format("{}: {}", options_.file, reason));
@@ -218,7 +217,7 @@ bool GateSuite::has_method(size_t side, SuiteCase& suite_case, const Record& pla
 }
 
 // Checks every case on one side, and sets `supported` for each case that this side does not skip.
-void GateSuite::check(size_t side, std::vector<bool>& supported) {
+void MethodSuite::check(size_t side, std::vector<bool>& supported) {
   const auto& worker = sides_[side].worker;
   // A build is checked once, although all sides of a calibration are the same build.
   if (std::any_of(sides_.begin(), sides_.begin() + std::ptrdiff_t(side), [&](const Side& s) { return s.worker == worker; }))
@@ -252,13 +251,13 @@ void GateSuite::check(size_t side, std::vector<bool>& supported) {
   }
 }
 
-void GateSuite::measure(std::vector<size_t> cases) {
+void MethodSuite::measure(std::vector<size_t> cases) {
   std::shuffle(cases.begin(), cases.end(), random_);
   for (const auto i : cases)
     if (cases_[i].is_compared()) measure(cases_[i]);
 }
 
-void GateSuite::measure(SuiteCase& suite_case) {
+void MethodSuite::measure(SuiteCase& suite_case) {
   std::vector<size_t> order(sides_.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::shuffle(order.begin(), order.end(), random_);
@@ -282,11 +281,11 @@ void GateSuite::measure(SuiteCase& suite_case) {
   }
 }
 
-void GateSuite::measure_one(size_t index) {
+void MethodSuite::measure_one(size_t index) {
   if (cases_.at(index).is_compared()) measure(cases_[index]);
 }
 
-void GateSuite::count_instructions() {
+void MethodSuite::count_instructions() {
   // callgrind counts inside the function attnbench_counted_calls only, in which the worker makes the calls. The count is read
   // from what it prints, not from its file.
   const std::vector<std::string> valgrind = {"valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",

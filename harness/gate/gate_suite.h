@@ -7,8 +7,10 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "harness/foreign/measures.h"
 #include "harness/process/worker_process.h"
 #include "harness/schema/record.h"
 
@@ -38,12 +40,16 @@ struct SuiteCase {
   std::string label = {};     // of the method, if it has one
   std::string unusable = {};  // why the sides cannot be compared on this case; empty when they can
   std::string lacking = {};   // what the base lacks, so that the case counts as new
+  // Of a benchmark that a command of others runs, which has no `c` and is known by its name.
+  std::optional<ForeignMeasure> measure = {};
   bool is_new() const { return !lacking.empty(); }
   bool is_compared() const { return unusable.empty() && !is_new(); }
   struct OfSide {
     // One value for each process.
-    std::vector<double> medians = {};           // milliseconds, or the number of instructions if these are counted
-    std::vector<double> log_ratios = {};        // the median, over the turns, of log(this side's time / the base's time)
+    std::vector<double> medians = {};  // milliseconds, the number of instructions if these are counted, or the measure
+    // The median, over the turns, of log(this side's time / the base's time). If more of the measure is better, the sides are
+    // exchanged.
+    std::vector<double> log_ratios = {};
     std::vector<double> peak_extra_bytes = {};  // memory above the inputs
     std::string implementation = {};            // the implementation that ran
   };
@@ -61,23 +67,31 @@ struct SuiteOptions {
   uint64_t seed = 0;                  // seed of the order in which cases and builds run
 };
 
+// The cases of a gate and what was measured of them. A class derived from it says how a case is measured.
 class GateSuite {
  public:
-  // Reads the suite, whose methods must be ones that the second side has. Throws UsageError for a wrong file, a method outside of
-  // a side's copy of a repository, or a worker that cannot be started, and WorkerError for a worker that does not answer.
-  GateSuite(SuiteOptions options, std::vector<Side> sides);
+  GateSuite(SuiteOptions options, std::vector<Side> sides)
+      : options_(std::move(options)), sides_(std::move(sides)), random_(options_.seed) {}
+  virtual ~GateSuite() = default;
+  GateSuite(const GateSuite&) = delete;
+  GateSuite& operator=(const GateSuite&) = delete;
 
-  // Plans and verifies every case on every side. A case becomes unusable, with the reason, if a side cannot run it or does not
-  // agree with the reference on it, and new if its method does not exist in the base's state of a repository. Cases that no side
-  // supports are dropped. Throws UsageError if no case is left, or if the candidate's state of a repository lacks a method.
-  void check();
-  // Takes the cases with these indices in random order. For each it runs one process of each side, all at the same time, and adds
-  // what they measured to the case. A case becomes unusable if one of its processes fails.
-  void measure(std::vector<size_t> cases);
-  // Measures the case with this index only.
-  void measure_one(size_t index);
-  // Counts the instructions of each case once on each side, with callgrind.
-  void count_instructions();
+  // Checks every case on every side. A case becomes unusable, with the reason, if a side cannot run it, and new if the base's
+  // state of a repository does not have it.
+  virtual void check() = 0;
+  // Measures the cases with these indices once on each side, in turns, in random order, and adds what was measured to the cases.
+  // A case becomes unusable if it fails on a side.
+  virtual void measure(std::vector<size_t> cases) = 0;
+  // Adds a measurement to the case with this index only.
+  virtual void measure_one(size_t index) = 0;
+  // Counts the instructions of each case once on each side.
+  virtual void count_instructions() = 0;
+  // Whether one measurement is of all cases, so that its time does not grow with their number.
+  virtual bool measures_all_at_once() const { return false; }
+  // What is measured, in a word or a few, such as "time".
+  virtual std::string what_is_measured() const = 0;
+  // Whose cases they are, for the comment, such as "suite".
+  virtual std::string source_name() const = 0;
 
   // Prints a line of progress to standard error, unless the options say quiet.
   void note(const std::string& text) const;
@@ -86,17 +100,38 @@ class GateSuite {
   const std::vector<SuiteCase>& cases() const { return cases_; }
   const std::vector<Side>& sides() const { return sides_; }
 
+ protected:
+  SuiteOptions options_;
+  std::vector<Side> sides_;
+  std::vector<SuiteCase> cases_;
+  std::mt19937_64 random_;
+};
+
+// The methods and sizes of a sweep file, which workers measure.
+class MethodSuite : public GateSuite {
+ public:
+  // Reads the suite, whose methods must be ones that the second side has. Throws UsageError for a wrong file, a method outside of
+  // a side's copy of a repository, or a worker that cannot be started, and WorkerError for a worker that does not answer.
+  MethodSuite(SuiteOptions options, std::vector<Side> sides);
+
+  // Plans and verifies every case on every side. A case becomes unusable if a side cannot run it or does not agree with the
+  // reference on it, and new if its method does not exist in the base's state of a repository. Cases that no side supports are
+  // dropped. Throws UsageError if no case is left, or if the candidate's state of a repository lacks a method.
+  void check() override;
+  // For each case, runs one process of each side, all at the same time.
+  void measure(std::vector<size_t> cases) override;
+  void measure_one(size_t index) override;
+  // With callgrind.
+  void count_instructions() override;
+  std::string what_is_measured() const override { return options_.instructions ? "instructions on AVX2 kernels" : "time"; }
+  std::string source_name() const override { return "suite"; }
+
  private:
   void name_cases();
   void check(size_t side, std::vector<bool>& supported);
   bool has_file(size_t side, SuiteCase& suite_case) const;
   bool has_method(size_t side, SuiteCase& suite_case, const Record& plan) const;
   void measure(SuiteCase& suite_case);
-
-  SuiteOptions options_;
-  std::vector<Side> sides_;
-  std::vector<SuiteCase> cases_;
-  std::mt19937_64 random_;
 };
 
 }  // namespace attnbench

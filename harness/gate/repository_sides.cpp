@@ -23,6 +23,7 @@ constexpr double kCommandGraceS = 10;
 
 // The path of the suite from the top of the repository.
 fs::path path_in_repository(const fs::path& root, const std::string& suite) {
+  if (suite.empty()) return {};
   if (!fs::is_regular_file(suite)) throw UsageError(fmt::format("{}: no such file, expected a sweep file", suite));
   const auto path = fs::canonical(suite).lexically_relative(root);
   if (path.empty() || *path.begin() == "..")
@@ -59,9 +60,9 @@ RepositorySides::RepositorySides(const WorkerProgram& harness, const RepositoryO
         fmt::format("--plugin {} would be the same on both sides; name it in the suite, as plugins = [\"PATH\"], so that "
                     "each side has its own",
                     harness.plugins.front()));
-  const auto commit = find_base(root_, options.base);
+  const auto commit = options.base.empty() ? "" : find_base(root_, options.base);
   // The names of the folders are equally long, because the length of a path can move what a program has in its memory.
-  sides_.push_back(side_of("base", "base", harness, commit, options));
+  if (!commit.empty()) sides_.push_back(side_of("base", "base", harness, commit, options));
   sides_.push_back(side_of("candidate", "head", harness, "", options));
 }
 
@@ -73,7 +74,7 @@ Side RepositorySides::side_of(const std::string& name, const std::string& folder
   };
   const auto copy = scratch_.path() / folder;
   const auto checkout = commit.empty() ? copy_working_tree(root_, copy) : check_out(root_, commit, copy);
-  if (commit.empty() && !fs::exists(copy / suite_))
+  if (commit.empty() && !suite_.empty() && !fs::exists(copy / suite_))
     throw UsageError(fmt::format("{} is ignored by git; expected a suite that belongs to the repository", suite_.string()));
   note(fmt::format("the {} is commit {}{}", name, checkout.commit.substr(0, 12),
                    checkout.has_changes ? " with uncommitted changes" : ""));
@@ -87,7 +88,7 @@ Side RepositorySides::side_of(const std::string& name, const std::string& folder
   Side side{.name = name, .worker = {.path = fs::absolute(harness.path).string(), .launcher = environment.launcher(copy)}};
   side.files = SideFiles{.root = copy, .methods = (copy / suite_).parent_path()};
   side.may_lack_files = !commit.empty();
-  side.unusable = environment.torch_fault();
+  if (!suite_.empty()) side.unusable = environment.torch_fault();
   side.source = {{"commit", checkout.commit}, {"uncommitted_changes", checkout.has_changes}, {"lacking", checkout.lacking}};
   return side;
 }

@@ -13,7 +13,7 @@ namespace attnbench {
 
 struct RepositoryOptions {
   std::string root;     // a folder of the repository
-  std::string base;     // the git revision to compare with
+  std::string base;     // the git revision to compare with; empty for the working tree alone
   std::string python;   // the interpreter of the harness
   std::string prepare;  // shell command that is run in each side's copy, with that side's Python environment active; may be empty
   bool quiet = false;   // print no progress to standard error
@@ -23,13 +23,15 @@ struct RepositoryOptions {
 // folder outside of the repository which the destructor removes. The repository itself is only read.
 class RepositorySides {
  public:
-  // `suite` is the path of a sweep file in the repository. Makes the copies and the environments, and runs the command `prepare`.
-  // Throws UsageError for a folder that is no repository, a revision that does not exist, a suite outside of the repository, and
-  // a command that fails, and Interrupted on SIGINT or SIGTERM.
+  // `suite` is the path of a sweep file in the repository; empty for a command, which needs no torch. Makes the copies and the
+  // environments, and runs the command `prepare`. Throws UsageError for a folder that is no repository, a revision that does not
+  // exist, a suite outside of the repository, and a command that fails, and Interrupted on SIGINT or SIGTERM.
   RepositorySides(const WorkerProgram& harness, const RepositoryOptions& options, const std::string& suite);
 
-  // The base and the candidate.
+  // The base, unless there is none, and the candidate.
   const std::vector<Side>& sides() const { return sides_; }
+  // The folder that the destructor removes.
+  const std::filesystem::path& scratch() const { return scratch_.path(); }
   // The path of the suite in the candidate's copy, and in the repository.
   std::string suite() const { return (sides_.back().files->root / suite_).string(); }
   std::string suite_in_repository() const { return suite_.string(); }

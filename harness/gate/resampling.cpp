@@ -77,6 +77,32 @@ Trial run_trial(const Pairs& recorded, const GatePlan& plan, std::mt19937_64& ra
 
 }  // namespace
 
+Interval share_interval(double share, int trials) {
+  const auto seen = int(std::lround(share * trials));
+  // The probability of at most `count` successes, if each has the probability p.
+  const auto at_most = [&](int count, double p) {
+    double sum = 0;
+    for (int k = 0; k <= count; ++k)
+      sum += std::exp(std::lgamma(trials + 1.0) - std::lgamma(k + 1.0) - std::lgamma(trials - k + 1.0) + k * std::log(p) +
+                      (trials - k) * std::log1p(-p));
+    return sum;
+  };
+  // The p at which a falling function crosses the level.
+  const auto where = [](double level, const auto& falling) {
+    double low = 0, high = 1;
+    for (int i = 0; i < 60; ++i) {
+      const double middle = (low + high) / 2;
+      (falling(middle) > level ? low : high) = middle;
+    }
+    return (low + high) / 2;
+  };
+  constexpr double kTail = 0.025;
+  Interval interval{0, 1};
+  if (seen > 0) interval.low = where(1 - kTail, [&](double p) { return at_most(seen - 1, p); });
+  if (seen < trials) interval.high = where(kTail, [&](double p) { return at_most(seen, p); });
+  return interval;
+}
+
 void check_recordings(size_t recordings, size_t cases, const GatePlan& plan) {
   if (const auto expected = max_pairs(cases, plan); recordings < expected)
     throw UsageError(fmt::format("a case has {} recordings, expected at least {}, the number of pairs at the last look",

@@ -15,6 +15,9 @@ struct ErrorRates {
   std::vector<double> regression, pass, inconclusive;
   double mean_pairs = 0;  // mean number of pairs per case
 };
+// The 95 % interval of the probability of which `share` was seen in so many trials (Clopper and Pearson 1934). It says how far
+// chance in drawing the trials goes, not how far that in the recordings does.
+Interval share_interval(double share, int trials);
 // Throws UsageError if a case has fewer recorded pairs than the last look at one of so many cases needs.
 void check_recordings(size_t recordings, size_t cases, const GatePlan& plan);
 // Runs the gate, full or quick, `trials` times. Each time it draws the pairs of each case from the recorded log ratios of the

@@ -38,6 +38,9 @@ int64_t total_memory_bytes();
 // The distribution and the kernel in words, such as "Debian GNU/Linux 12 (bookworm), Linux 6.1.0-18-amd64".
 std::string system_name();
 
+// The processor's name for people, such as "AMD EPYC 7763 64-Core Processor"; "unknown" where the system does not say it.
+std::string cpu_model();
+
 // The name of this machine.
 std::string host_name();
 // An identifier that changes each time the system starts; empty where the system has none.

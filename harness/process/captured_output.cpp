@@ -4,14 +4,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <limits>
 #include <string_view>
 #include <utility>
 
 namespace attnbench {
 namespace {
 
-constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 constexpr size_t kMaxOutputBytes = size_t{256} << 20;
 constexpr size_t kMaxQuotedBytes = 4096;
 
@@ -40,7 +38,7 @@ std::string CapturedOutput::failure() const {
   return fmt::format("{}; it said: {}", how_it_ended(result), said.empty() ? "nothing" : said);
 }
 
-CapturedOutput run_captured(ChildCommand command) {
+CapturedOutput run_captured(ChildCommand command, double deadline_s) {
   CapturedOutput captured;
   const auto receive_into = [](std::string& text) {
     return [&text](std::string_view more) {
@@ -49,7 +47,7 @@ CapturedOutput run_captured(ChildCommand command) {
     };
   };
   command.outputs = {{{STDOUT_FILENO}, receive_into(captured.output)}, {{STDERR_FILENO}, receive_into(captured.errors)}};
-  captured.result = ChildProcess(std::move(command)).finish(kNoDeadline);
+  captured.result = ChildProcess(std::move(command)).finish(deadline_s);
   return captured;
 }
 

@@ -1,6 +1,7 @@
 // Runs a program to its end and keeps what it prints.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "harness/process/child_process.h"
@@ -18,8 +19,9 @@ struct CapturedOutput {
   std::string failure() const;
 };
 
-// Runs the command, whose `outputs` are ignored, however long it takes. A program that writes more than 256 MiB is ended. Throws
-// UsageError if it cannot be started, and Interrupted on SIGINT or SIGTERM.
-CapturedOutput run_captured(ChildCommand command);
+// Runs the command, whose `outputs` are ignored, however long it takes or, with a deadline, for at most so many seconds. A
+// program that writes more than 256 MiB is ended. Throws UsageError if it cannot be started, and Interrupted on SIGINT or
+// SIGTERM.
+CapturedOutput run_captured(ChildCommand command, double deadline_s = std::numeric_limits<double>::infinity());
 
 }  // namespace attnbench

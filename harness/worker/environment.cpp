@@ -22,13 +22,6 @@
 namespace attnbench {
 namespace {
 
-std::string cpu_model() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown";
-}
-
 Json option_value(const attn::OptionValue& value) {
   return std::visit([](const auto& v) { return Json(v); }, value);
 }

@@ -17,6 +17,7 @@
 #include "harness/files/replace_file.h"
 #include "harness/gate/builds.h"
 #include "harness/gate/calibration.h"
+#include "harness/gate/commands/command_suite.h"
 #include "harness/gate/gate_comment.h"
 #include "harness/gate/gate_report.h"
 #include "harness/gate/gate_run.h"
@@ -32,6 +33,7 @@ struct GateCommandOptions {
   SuiteOptions suite;
   GateOptions gate;
   int recordings = 200, trials = 4000;
+  BenchmarkCommand command;
   std::string base, candidate, root, prepare, comment, out, from;
   std::optional<double> inject;  // percent
   bool calibrate = false;
@@ -58,15 +60,18 @@ WorkerProgram candidate_of(const WorkerProgram& own, const GateCommandOptions& o
   return options.candidate.empty() ? own : with_plugins(worker_of(options.candidate), own.plugins);
 }
 
-// Measures the suite on these sides, and writes and prints the report.
-int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> sides, const GateCommandOptions& options) {
-  sides.back().injected_slowdown_percent = options.inject.value_or(0);
-  GateSuite suite(suite_options, std::move(sides));
+// What is compared, for the comment.
+const std::string& name_of_suite(const GateCommandOptions& options) {
+  return options.command.text.empty() ? options.suite.file : options.command.text;
+}
+
+// Measures the suite, and writes and prints the report.
+int measure_and_report(GateSuite& suite, const GateCommandOptions& options) {
   const auto report = run_gate(suite, options.gate);
   const auto json = json_of(report, suite, options.gate);
   write_out(options.out, "gate.json", json);
   if (!options.comment.empty())
-    replace_file(options.comment, comment_of(report, suite, options.gate, options.suite.file, options.base));
+    replace_file(options.comment, comment_of(report, suite, options.gate, name_of_suite(options), options.base));
   if (options.format == Format::json) {
     print_json(json);
   } else {
@@ -79,21 +84,29 @@ int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> side
   return exit_code_of(report.result);
 }
 
+int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> sides, const GateCommandOptions& options) {
+  sides.back().injected_slowdown_percent = options.inject.value_or(0);
+  MethodSuite suite(suite_options, std::move(sides));
+  return measure_and_report(suite, options);
+}
+
 int run_gate_of_builds(const WorkerProgram& own, const GateCommandOptions& options) {
   const auto base = with_plugins(worker_of(options.base), own.plugins), candidate = candidate_of(own, options);
   return measure_and_report(options.suite, {{.name = "base", .worker = base}, {.name = "candidate", .worker = candidate}},
                             options);
 }
 
+RepositoryOptions repository_of(const GateCommandOptions& options) {
+  return {.root = options.root.empty() ? "." : options.root,
+          .base = options.base,
+          .python = project_python(),
+          .prepare = options.prepare,
+          .quiet = options.suite.quiet};
+}
+
 // The sides are the working tree of a repository and one of its revisions.
 int run_gate_of_repository(const WorkerProgram& own, const GateCommandOptions& options) {
-  const RepositorySides repository(own,
-                                   {.root = options.root,
-                                    .base = options.base,
-                                    .python = project_python(),
-                                    .prepare = options.prepare,
-                                    .quiet = options.suite.quiet},
-                                   options.suite.file);
+  const RepositorySides repository(own, repository_of(options), options.suite.file);
   auto suite = options.suite;
   suite.file = repository.suite();
   try {
@@ -105,15 +118,38 @@ int run_gate_of_repository(const WorkerProgram& own, const GateCommandOptions& o
   }
 }
 
+// The sides are those of run_gate_of_repository(), and a command measures them.
+int run_gate_of_command(const WorkerProgram& own, const GateCommandOptions& options) {
+  const RepositorySides repository(own, repository_of(options), "");
+  auto sides = repository.sides();
+  sides.back().injected_slowdown_percent = options.inject.value_or(0);
+  CommandSuite suite(options.command, options.suite, std::move(sides), repository.scratch());
+  return measure_and_report(suite, options);
+}
+
+// Runs three sides of the working tree in turns, of which the third is told to slow down.
+Recordings record_command(const WorkerProgram& own, const GateCommandOptions& options) {
+  const RepositorySides repository(own, repository_of(options), "");
+  const double slowdown = options.inject.value_or(10);
+  std::vector<Side> sides(3, repository.sides().back());
+  sides[0].name = "base";
+  sides[1].name = "same";
+  sides[2].name = "slowed";
+  sides[2].injected_slowdown_percent = slowdown;
+  CommandSuite suite(options.command, options.suite, std::move(sides), repository.scratch());
+  return record(suite, options.gate.plan, options.recordings, slowdown);
+}
+
 // Runs the gate. An error is written to the file for the comment, too, unless that file is what cannot be written.
 int run_gate(const WorkerProgram& own, const GateCommandOptions& options) {
   try {
+    if (!options.command.text.empty()) return run_gate_of_command(own, options);
     return options.root.empty() ? run_gate_of_builds(own, options) : run_gate_of_repository(own, options);
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
     try {
-      if (!options.comment.empty()) replace_file(options.comment, comment_of_error(error_text(error), options.suite.file));
+      if (!options.comment.empty()) replace_file(options.comment, comment_of_error(error_text(error), name_of_suite(options)));
     } catch (const UsageError&) {
     }
     throw;
@@ -126,10 +162,12 @@ Recordings recordings_of(const WorkerProgram& own, const GateCommandOptions& opt
     for (const auto& [is_given, name] : {std::pair(!options.suite.file.empty(), "a sweep"),
                                          {!options.candidate.empty(), "--candidate"},
                                          {options.inject.has_value(), "--inject"},
-                                         {!options.suite.settings.empty(), "--set"}})
+                                         {!options.suite.settings.empty(), "--set"},
+                                         {!options.command.text.empty(), "--command"}})
       if (is_given) throw UsageError(fmt::format("--from reads recordings from a file, so {} cannot be given with it", name));
     return read_recordings(options.from);
   }
+  if (!options.command.text.empty()) return record_command(own, options);
   return record_suite(candidate_of(own, options), options.suite, options.gate.plan, options.recordings,
                       options.inject.value_or(10));
 }
@@ -168,7 +206,16 @@ Run add_gate_command(Command& command) {
   command.add("--prepare", &options->prepare,
               "shell command that is run first in a copy of each side, in a Python environment of its own, such as "
               "\"pip install -e .\"",
-              {.placeholder = "COMMAND", .needs = "--root"});
+              {.placeholder = "COMMAND"});
+  command.add(
+      "--command", &options->command.text,
+      "shell command that runs any benchmarks, instead of a sweep; it is run in turns in a copy of each side, and writes " +
+          format_names() + " to standard output or to the file that stands in place of {out}",
+      {.placeholder = "COMMAND", .excludes = "--candidate"});
+  command.add("--measure", &options->command.measure, "what of the command's results is compared, such as items_per_second",
+              {.placeholder = "NAME", .default_text = "the time", .needs = "--command"});
+  command.add("--deadline", &options->command.deadline_s, "after so many seconds a run of the command is ended",
+              {.unit = "s", .min = 0, .needs = "--command"});
   command.add("--waivers", &options->gate.waivers, "TOML file of cases that are allowed to fail, each with the reason",
               {.placeholder = "FILE", .completion = Completion::files});
   command.add(
@@ -199,7 +246,8 @@ Run add_gate_command(Command& command) {
   command.add("--from", &options->from,
               "calibration.json of an earlier calibration, whose recordings are used instead of new ones",
               {.placeholder = "FILE", .completion = Completion::files, .excludes = "--recordings", .needs = "--calibrate"});
-  command.add("--inject", &options->inject, "slow the candidate down, to check that the gate notices it",
+  command.add("--inject", &options->inject,
+              "slow the candidate down, to check that the gate notices it; a command is told by the variable ATTNBENCH_INJECT",
               {.unit = "percent", .min = 0, .default_text = "0, or 10 with --calibrate"});
   command.add("--out", &options->out, "folder for gate.json or, with --calibrate, calibration.json, which hold every median",
               {.placeholder = "FOLDER", .completion = Completion::files});
@@ -213,9 +261,21 @@ Run add_gate_command(Command& command) {
   command.add_example("gate ci --base origin/main --quick", "the same in less than a minute, where that is enough to decide");
   command.add_example("gate suite.toml --root . --base origin/main --prepare \"pip install -e .\"",
                       "compares the files of any repository with those of a revision of it");
+  command.add_example(
+      "gate --command \"build/bench --benchmark_format=json\" --prepare \"cmake -B build && cmake --build build\" --base main",
+      "compares what a benchmark program says in the working tree and in a revision");
   return [options](const WorkerProgram& own) {
     auto& file = options->suite.file;
-    if (file.empty() && options->from.empty()) throw UsageError("gate needs a sweep; only --calibrate --from FILE needs none");
+    const bool has_command = !options->command.text.empty();
+    if (has_command && !file.empty()) throw UsageError("gate compares a sweep or what --command runs, not both");
+    if (has_command)
+      for (const auto& [is_given, name] :
+           {std::pair(options->suite.instructions, "--instructions"), {!options->suite.settings.empty(), "--set"}})
+        if (is_given) throw UsageError(fmt::format("{} is for a sweep and cannot be given with --command", name));
+    if (!options->prepare.empty() && options->root.empty() && !has_command)
+      throw UsageError("--prepare needs --root or --command");
+    if (file.empty() && !has_command && options->from.empty())
+      throw UsageError("gate needs a sweep or --command; only --calibrate --from FILE needs none");
     if (!options->calibrate && options->base.empty())
       throw UsageError(
           "gate needs --base, which names what to compare with: a build folder, a program in one, or a git revision");

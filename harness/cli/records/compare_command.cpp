@@ -5,11 +5,13 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/rendering/answers.h"
 #include "harness/cli/rendering/comparison_report.h"
+#include "harness/cli/rendering/run_comparison.h"
 #include "harness/cli/rendering/speedup_report.h"
 #include "harness/cli/shared_options.h"
 #include "harness/records/record_folders.h"
@@ -24,7 +26,7 @@ namespace attnbench {
 namespace {
 
 struct CompareOptions {
-  std::string a, b, baseline, quantity = "auto";
+  std::string a, b, baseline, measure, quantity = "auto";
   std::vector<std::string> apart, fail_on;
   double alpha = EquivalenceCriteria{}.alpha;
   double within_percent = 100 * EquivalenceCriteria{}.within;
@@ -104,6 +106,20 @@ int compare_folders(const CompareOptions& options) {
   return exit_code_of(findings, options.fail_on);
 }
 
+// Compares files of other benchmark programs.
+int compare_files(const CompareOptions& options) {
+  for (const auto& [is_given, name] : {std::pair(!options.apart.empty(), "--apart"), {options.quantity != "auto", "--quantity"}})
+    if (is_given) throw UsageError(fmt::format("{} is for records of attnbench, not for results of other programs", name));
+  const auto comparison =
+      compare_runs(read_run_set(options.a, options.measure), read_run_set(options.b, options.measure), options.criteria());
+  if (options.format == Format::json) print_json(json_of(comparison));
+  else print_report(comparison, options.format);
+  std::vector<std::optional<Finding>> findings;
+  for (const auto finding : comparison.findings()) findings.emplace_back(finding);
+  findings.resize(findings.size() + comparison.not_compared.size());
+  return exit_code_of(findings, options.fail_on);
+}
+
 int compare_methods(const CompareOptions& options) {
   const auto records = records_of(options.a);
   const auto baseline = MethodNames(records).text_of(current_text("method", options.baseline));
@@ -135,6 +151,8 @@ Run add_compare_command(Command& command) {
   command.add("--quantity", &options->quantity,
               "what is compared: the ratio to the sweep's baseline, the time, or (auto) the ratio where both sides have it",
               {.choices = {"auto", "ratio", "time"}, .excludes = "--baseline"});
+  command.add("--measure", &options->measure, "what of other programs' results is compared, such as items_per_second",
+              {.placeholder = "NAME", .default_text = "the time", .excludes = "--baseline"});
   add_alpha_option(command, options->alpha);
   command.add("--within", &options->within_percent,
               "ratios within this many percent of 1 are equivalent; a case is different only if its ratio is beyond",
@@ -145,12 +163,19 @@ Run add_compare_command(Command& command) {
   command.add_example(
       "compare before/ after/ --fail-on slower,cannot-tell",
       "says for each case whether it is slower, faster or equivalent in after/, and fails unless all are at least as fast");
+  command.add_example(
+      "compare before.json after.json",
+      "compares what Google Benchmark, pytest-benchmark, hyperfine, asv or others wrote; a folder of such files is a "
+      "side of several runs");
   command.add_example("compare folder/ --baseline softmax", "says how many times as fast as softmax the other methods are");
   return [options](const WorkerProgram&) {
     if (!options->baseline.empty()) return compare_methods(*options);
     if (options->b.empty())
       throw UsageError("compare needs the argument 'b', a second folder, or --baseline METHOD to compare the methods of one");
-    return compare_folders(*options);
+    const bool is_foreign = is_run_set(options->a) && is_run_set(options->b);
+    if (!is_foreign && !options->measure.empty())
+      throw UsageError("--measure is for two files or folders of files *.json that other benchmark programs wrote");
+    return is_foreign ? compare_files(*options) : compare_folders(*options);
   };
 }
 

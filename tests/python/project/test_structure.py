@@ -24,6 +24,7 @@ DRIVER = {
     "harness/records": {"harness/schema", "harness/text", "harness/files", "harness/process"},
     "harness/analysis": {"harness/schema", "harness/statistics", "harness/text", "harness/process"},
     "harness/exports": {"harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/records"},
+    "harness/foreign": {"harness/schema", "harness/statistics", "harness/text", "harness/files"},
     "harness/sweep": {
         "harness/machine", "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process",
         "harness/records",
@@ -35,11 +36,11 @@ DRIVER = {
     },
     "harness/gate": {
         "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process", "harness/records",
-        "harness/sweep",
+        "harness/sweep", "harness/foreign", "harness/machine",
     },
     "harness/cli": {
         "harness/machine", "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process",
-        "harness/records", "harness/analysis", "harness/exports", "harness/sweep", "harness/verification",
+        "harness/records", "harness/analysis", "harness/exports", "harness/foreign", "harness/sweep", "harness/verification",
         "harness/experiments", "harness/gate",
     },
 }  # fmt: skip
