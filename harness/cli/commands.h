@@ -33,6 +33,7 @@ Run add_gate_command(Command& command);
 Run add_merge_command(Command& command);
 Run add_import_command(Command& command);
 Run add_export_command(Command& command);
+Run add_history_command(Command& command);
 Run add_doctor_command(Command& command);
 // `line` must live as long as the returned function, which makes the scripts from it.
 Run add_completion_command(Command& command, const CommandLine& line);

@@ -56,6 +56,7 @@ constexpr CommandEntry kCommands[] = {
     {"merge", "join folders of records of one sweep, such as its shards", add_merge_command, /*takes_plugins=*/true},
     {"import", "add times that were measured elsewhere", add_import_command},
     {"export", "write folders of records in a format that other tools read", add_export_command},
+    {"history", "keep what each commit measured, and draw where it changed", add_history_command},
     {"doctor", "show this machine and this build, and measure the max bandwidth and arithmetic rate", add_doctor_command},
 };
 

@@ -119,6 +119,7 @@ TABLE: dict[str, Figure | Command] = {
     "verdicts": Command(
         "prints the paper's numbers beside ours, and which of its claims hold here", "published.verdicts"
     ),
+    "history": Command("writes a page of HTML about a history, as `attnbench history report` has it", "report.history"),
     "report": Command("writes one page of HTML about folders of results", "report.page"),
     "check-results": Command("checks that the folders of results/ hold together", "published.shipped"),
     "renew-pages": Command(

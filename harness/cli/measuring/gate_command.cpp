@@ -258,12 +258,10 @@ Run add_gate_command(Command& command) {
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
   add_quiet_option(command, suite.quiet);
   command.add_example("gate ci --base origin/main", "compares this build with a git revision, which is built first");
-  command.add_example("gate ci --base origin/main --quick", "the same in less than a minute, where that is enough to decide");
   command.add_example("gate suite.toml --root . --base origin/main --prepare \"pip install -e .\"",
                       "compares the files of any repository with those of a revision of it");
-  command.add_example(
-      "gate --command \"build/bench --benchmark_format=json\" --prepare \"cmake -B build && cmake --build build\" --base main",
-      "compares what a benchmark program says in the working tree and in a revision");
+  command.add_example("gate --command \"build/bench --benchmark_format=json\" --prepare \"make bench\" --base main",
+                      "compares what any benchmark program says in the working tree and in a revision");
   return [options](const WorkerProgram& own) {
     auto& file = options->suite.file;
     const bool has_command = !options->command.text.empty();
@@ -273,7 +271,7 @@ Run add_gate_command(Command& command) {
            {std::pair(options->suite.instructions, "--instructions"), {!options->suite.settings.empty(), "--set"}})
         if (is_given) throw UsageError(fmt::format("{} is for a sweep and cannot be given with --command", name));
     if (!options->prepare.empty() && options->root.empty() && !has_command)
-      throw UsageError("--prepare needs --root or --command");
+      throw UsageError("--prepare can only be given with --root or --command");
     if (file.empty() && !has_command && options->from.empty())
       throw UsageError("gate needs a sweep or --command; only --calibrate --from FILE needs none");
     if (!options->calibrate && options->base.empty())

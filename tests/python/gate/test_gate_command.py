@@ -238,7 +238,7 @@ def test_thousands_of_benchmarks_are_judged(gate, repository, tmp_path):
         (["gate", "--command=x", "--base=HEAD", "--instructions"], "--instructions"),
         (["gate", "--command=x", "--base=HEAD", "--set=heads=1"], "--set"),
         (["gate", "ci", "--base=HEAD", "--measure=x"], "--command"),
-        (["gate", "ci", "--base=HEAD", "--prepare=x"], "--prepare needs --root or --command"),
+        (["gate", "ci", "--base=HEAD", "--prepare=x"], "--prepare can only be given with --root or --command"),
     ],
 )
 def test_options_that_do_not_fit_a_command_are_refused(driver, words, message):

@@ -38,10 +38,13 @@ DRIVER = {
         "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process", "harness/records",
         "harness/sweep", "harness/foreign", "harness/machine",
     },
+    "harness/history": {
+        "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process", "harness/exports", "harness/gate",
+    },
     "harness/cli": {
         "harness/machine", "harness/schema", "harness/statistics", "harness/text", "harness/files", "harness/process",
         "harness/records", "harness/analysis", "harness/exports", "harness/foreign", "harness/sweep", "harness/verification",
-        "harness/experiments", "harness/gate",
+        "harness/experiments", "harness/gate", "harness/history",
     },
 }  # fmt: skip
 # "attn" stands for the interface: the files in attn that are in none of the folders below. Kernels
