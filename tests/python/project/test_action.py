@@ -4,6 +4,7 @@ python3, attnbench and gh."""
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -26,7 +27,8 @@ cp "$STANDINS/pip" "$STANDINS/attnbench" "$3/bin"
 )
 ATTNBENCH = (
     RECORD
-    + """while [ $# -gt 0 ]; do [ "$1" = --comment ] && comment="$2"; shift; done
+    + """[ "$1" != history ] && [ "$1" != sweep ] || exit 0
+while [ $# -gt 0 ]; do [ "$1" = --comment ] && comment="$2"; shift; done
 [ -z "$REPORT" ] || printf '%s' "$REPORT" > "$comment"
 exit "$CODE"
 """
@@ -44,11 +46,11 @@ exit "$GH_CODE"
 class Runner:
     """Runs the steps of the action with these inputs, and with this context of GitHub."""
 
-    def __init__(self, folder, inputs, number="7", base_ref="main", code=0, report=COMMENT, earlier="", gh_code=0):
+    def __init__(self, folder, inputs, number="7", base_ref="main", code=0, report=COMMENT, earlier="", gh_code=0, fork="false"):
         self.folder = folder
         self.calls, self.summary = folder / "calls.txt", folder / "summary"
         self.context = {f"inputs.{name}": value for name, value in (INPUTS | inputs).items()}
-        self.context |= {"github.event.pull_request.number": number, "github.token": "secret"}
+        self.context |= {"github.event.pull_request.number": number, "github.token": "secret", "github.event.pull_request.head.repo.fork": fork}
         standins = folder / "standins"
         standins.mkdir()
         for name, text in [("python3", PYTHON), ("pip", RECORD), ("attnbench", ATTNBENCH), ("gh", GH)]:
@@ -111,8 +113,7 @@ def action(tmp_path):
 def test_the_action_is_described_and_every_expression_has_a_value():
     assert ACTION["runs"]["using"] == "composite"
     assert all(given["description"] for given in (ACTION["inputs"] | ACTION["outputs"]).values())
-    assert ACTION["inputs"]["suite"]["required"] is True
-    known = {f"inputs.{name}" for name in INPUTS} | {"github.event.pull_request.number", "github.token"}
+    known = {f"inputs.{name}" for name in INPUTS} | {"github.event.pull_request.number", "github.token", "github.event.pull_request.head.repo.fork"}
     known |= {f"steps.gate.outputs.{name}" for name in ("result", "folder")}
     used = re.findall(r"\$\{\{ *(.+?) *\}\}", (ROOT / "action.yml").read_text())
     assert {part for text in used for part in re.findall(r"[a-z]+\.[\w.-]+", text)} == known
@@ -165,7 +166,11 @@ def test_waivers_and_the_quick_gate_are_passed_on(action):
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("fail-on", "regresion", "fail-on names 'regresion'"), ("quick", "yes", "quick is 'yes', expected true or false")],
+    [
+        ("fail-on", "regresion", "fail-on names 'regresion'"), ("quick", "yes", "quick is 'yes', expected true or false"),
+        ("command", "./bench", "suite and command are given"), ("suite", "", "neither suite nor command is given"),
+        ("history", "benchmarks", "history is 'benchmarks', expected a branch of a remote"),
+    ],
 )
 def test_wrong_inputs_are_refused(action, name, value, said):
     run = action({name: value})
@@ -200,5 +205,45 @@ def test_the_workflow_of_the_page_gives_inputs_that_the_action_has():
 
 def test_inputs_are_no_part_of_a_script(action, tmp_path):
     mischief = f"$(touch {tmp_path}/mischief); touch {tmp_path}/mischief"
-    action({"suite": mischief, "prepare": mischief, "base": mischief, "root": mischief, "attnbench": mischief})
+    action({"suite": mischief, "base": mischief, "root": mischief, "attnbench": mischief, "history": f"{mischief}/x", "measure": mischief})
     assert not (tmp_path / "mischief").exists()
+
+
+def test_a_command_is_gated_in_place_of_a_suite(action):
+    (gate,) = action({"suite": "", "command": "./bench --json {out}", "measure": "cpu_time"}).called("attnbench")
+    assert gate.startswith("attnbench <gate> <--command=./bench --json {out}> <--root> <.> <--base=origin/main>")
+    assert "<--measure=cpu_time>" in gate
+
+
+def test_a_fork_gets_a_summary_instead_of_a_comment(action):
+    run = action(fork="true")
+    assert run.code == 0 and not run.called("gh") and run.summary.read_text() == COMMENT
+    assert "::notice::a pull request from a fork" in run.shown and "::warning::" not in run.shown
+
+
+def test_a_push_is_added_to_the_history_and_a_pull_request_is_not(action):
+    run = action({"history": "origin/benchmarks", "prepare": "echo prepared > prepared"}, number="", base_ref="")
+    assert run.code == 0, run.shown
+    sweep, added = run.called("attnbench")
+    records = re.search(r"<--out> <(.*?)>", sweep)[1]
+    assert sweep.startswith("attnbench <sweep> <suite.toml> <--out> ")
+    assert added == f"attnbench <history> <add> <{records}> <--to> <origin/benchmarks>"
+    assert (run.folder / "prepared").read_text() == "prepared\n" and not run.called("gh")
+
+
+def test_a_pull_request_is_not_added_to_the_history(action):
+    run = action({"history": "origin/benchmarks"})
+    assert run.code == 0 and [call.split()[1] for call in run.called("attnbench")] == ["<gate>"]
+
+
+@pytest.mark.parametrize("command", ["echo '{}'", "echo '{}' > {out}"])
+def test_the_results_of_a_command_are_added_to_the_history(action, command):
+    run = action({"suite": "", "command": command, "history": "origin/benchmarks", "measure": "ops"}, number="", base_ref="")
+    (added,) = run.called("attnbench")
+    file = re.search(r"<add> <(.*?)>", added)[1]
+    assert Path(file).read_text() == "{}\n" and added.endswith(" <--to> <origin/benchmarks> <--measure=ops>")
+
+
+def test_a_command_that_fails_on_a_push_fails_the_job(action):
+    run = action({"suite": "", "command": "exit 7", "history": "origin/benchmarks"}, number="", base_ref="")
+    assert run.code == 7 and not run.called("attnbench")
