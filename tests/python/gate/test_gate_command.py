@@ -7,13 +7,14 @@ file `speed` of the copy that it runs in."""
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import textwrap
 
 import pytest
-from conftest import HANG_S, Cli, runs, strict_json, wait_for
+from conftest import HANG_S, ROOT, Cli, runs, strict_json, wait_for
 from test_gate_repository import Repository, left_in
 
 PASS, REGRESSION, USAGE, INCONCLUSIVE, UNUSABLE = 0, 1, 2, 3, 4
@@ -250,6 +251,18 @@ def test_options_that_do_not_fit_a_command_are_refused(driver, words, message):
 # Three pairs are enough with these levels.
 FEW = ["--format=json", "--quick", "--alpha=0.2", "--pass-alpha=0.4"]
 
+PAGE = (ROOT / "docs/ci.md").read_text("utf-8")
+
+
+def recipe(heading):
+    """The values of --prepare and --command in the recipe of the page. What pip installs is there already."""
+    (block,) = re.findall(rf"^### {heading}\n.*?^```bash\n(.*?)^```", PAGE, re.M | re.S)
+    words = shlex.split(block)
+    assert words[:4] == ["attnbench", "gate", "--base", "origin/main"]
+    prepare, command = words[words.index("--prepare") + 1], words[words.index("--command") + 1]
+    return "true" if prepare.startswith("pip install ") else prepare, command
+
+
 GOOGLE = """
 #include <benchmark/benchmark.h>
 #include <chrono>
@@ -268,36 +281,39 @@ BENCHMARK_MAIN();
 
 
 def test_google_benchmark_is_run_for_real(gate, repository):
+    prepare, command = recipe("Google Benchmark")
     repository.write("bench.cpp", GOOGLE)
     repository.write("delay.h", "constexpr double kDelayUs = 5000;\n")
+    repository.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.25)\nproject(bench CXX)\nfind_package(benchmark REQUIRED)\n"
+                     "add_executable(bench bench.cpp)\ntarget_link_libraries(bench benchmark::benchmark)\n")  # fmt: skip
     repository.commit("a program")
     repository.write("delay.h", "constexpr double kDelayUs = 20000;\n")
-    prepare = "${CXX:-g++} -O1 bench.cpp -o bench -lbenchmark -lpthread"
-    command = "./bench --benchmark_format=json --benchmark_repetitions=2"
     for more in ([], ["--measure=items_per_second"]):
         done = gate(REGRESSION, command, "--prepare", prepare, *FEW, *more)
         assert verdicts(done) == {"sleeps/iterations:2/real_time": "regression"}
 
 
 def test_pytest_benchmark_is_run_for_real(gate, repository):
-    repository.write("delay.py", "DELAY = 0.002\n")
-    repository.write("test_delay.py", "import time\nfrom delay import DELAY\ndef test_sleep(benchmark):\n    benchmark.pedantic(time.sleep, (DELAY,), rounds=2)\n")
+    prepare, command = recipe("pytest-benchmark")
+    repository.write("bench/delay.py", "DELAY = 0.002\n")
+    repository.write("bench/test_delay.py", "import time\nfrom delay import DELAY\ndef test_sleep(benchmark):\n    benchmark.pedantic(time.sleep, (DELAY,), rounds=2)\n")
     repository.commit("a test")
-    repository.write("delay.py", "DELAY = 0.01\n")
-    command = "python -m pytest -q -p no:cacheprovider --benchmark-json={out}"
-    assert verdicts(gate(REGRESSION, command, *FEW)) == {"test_delay.py::test_sleep": "regression"}
+    repository.write("bench/delay.py", "DELAY = 0.01\n")
+    assert verdicts(gate(REGRESSION, command, "--prepare", prepare, *FEW)) == {"bench/test_delay.py::test_sleep": "regression"}
 
 
 @pytest.mark.skipif(not shutil.which("hyperfine"), reason="hyperfine is not installed")
 def test_hyperfine_is_run_for_real(gate, repository):
-    repository.write("run.sh", "sleep 0.01\n")
+    prepare, command = recipe("hyperfine")
+    repository.write("Makefile", "all:\n\tcp source.sh run.sh\n")
+    repository.write("source.sh", "sleep 0.01\n")
     repository.commit("a script")
-    repository.write("run.sh", "sleep 0.06\n")
-    command = "hyperfine --runs 2 --export-json {out} 'sh run.sh'"
-    assert verdicts(gate(REGRESSION, command, *FEW)) == {"sh run.sh": "regression"}
+    repository.write("source.sh", "sleep 0.06\n")
+    assert verdicts(gate(REGRESSION, command, "--prepare", prepare, *FEW)) == {"sh run.sh": "regression"}
 
 
 def test_asv_is_run_for_real(gate, repository, driver, tmp_path):
+    prepare, command = recipe("asv")
     driver.environment["HOME"] = str(tmp_path)
     repository.write("asv.conf.json", json.dumps({"version": 1, "project": "x", "repo": ".", "branches": ["main"], "environment_type": "existing",
                                                   "benchmark_dir": "benchmarks", "results_dir": "asv/results", "html_dir": "asv/html"}))  # fmt: skip
@@ -312,11 +328,7 @@ def test_asv_is_run_for_real(gate, repository, driver, tmp_path):
         """))  # fmt: skip
     repository.commit("benchmarks")
     repository.write("delay.py", "DELAY = 0.02\n")
-    command = (
-        'python -m asv machine --yes >/dev/null; rm -rf asv; hash=$(git rev-parse HEAD); git branch -f main; '
-        'python -m asv run --python=same --set-commit-hash "$hash" >&2 && cp asv/results/*/"$(echo "$hash" | cut -c 1-8)"-*.json {out}'
-    )
-    assert verdicts(gate(REGRESSION, command, *FEW)) == {"delays.time_sleep": "regression"}
+    assert verdicts(gate(REGRESSION, command, "--prepare", prepare, *FEW)) == {"delays.time_sleep": "regression"}
 
 
 def test_nulls_are_drawn_from_recordings_of_a_command(driver, repository, tmp_path):

@@ -125,3 +125,29 @@ def test_every_format_is_on_the_page(attnbench):
     formats = re.findall(r"--format (\S+?)`", PAGE)
     assert set(formats) >= {"junit", "bencher", "github-action-benchmark", "openmetrics", "asv"}
     assert all(name in shown for name in formats)
+
+
+def test_the_workflow_with_a_history_gives_inputs_that_the_action_has():
+    (block,) = re.findall(r"^## A history of your own\n.*?^```yaml\n(.*?)^```", PAGE, re.M | re.S)
+    workflow = yaml.safe_load(block)
+    (given,) = [step for step in workflow["jobs"]["benchmarks"]["steps"] if "/attnbench@" in step["uses"]]
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+    assert set(given["with"]) <= set(inputs) and given["with"]["history"].count("/") == 1
+    assert workflow["permissions"] == {"contents": "write", "pull-requests": "write"}
+    version = re.search(r"project\(attnbench VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
+    assert given["uses"].endswith(f"@v{version[1]}")
+
+
+def test_the_table_of_formats_names_every_measure(attnbench, tmp_path):
+    """Those that the program names when it refuses another."""
+    rows = dict(re.findall(r"^\| (Google Benchmark JSON|pytest-benchmark JSON|hyperfine JSON|an asv result|Bencher Metric Format|nvbench JSON) \|.*?\|(.*)\|$", PAGE, re.M))
+    names = {"google_benchmark": "Google Benchmark JSON", "pytest_benchmark": "pytest-benchmark JSON", "hyperfine": "hyperfine JSON",
+             "asv": "an asv result", "bencher": "Bencher Metric Format", "nvbench": "nvbench JSON"}  # fmt: skip
+    for file, name in names.items():
+        path = ROOT / f"tests/fuzz/corpus/foreign/{file}.json"
+        said = attnbench("compare", path, path, "--measure=none-such", code=2).stderr
+        known = re.search(rf"{re.escape(name)}: (.*)", said)[1].split(", ")
+        shown = [word for word in re.findall(r"`(\S+?)`", rows[name]) if "…" not in word]
+        assert shown == known
+        better = re.findall(r"\*`(\S+?)`\*", rows[name])
+        assert better == [word for word in known if word in ("items_per_second", "bytes_per_second", "ops", "throughput")]
