@@ -42,6 +42,9 @@ std::vector<std::string> combinations_of(const Json& parameters, size_t most) {
   return all;
 }
 
+// asv leaves out columns at the end that a benchmark does not have.
+Json cell_of(const Json& row, size_t column) { return column < row.size() ? row[column] : Json(); }
+
 }  // namespace
 
 void read_asv_result(const Json& file, ForeignCollector& collector) {
@@ -63,8 +66,7 @@ void read_asv_result(const Json& file, ForeignCollector& collector) {
     }
     if (!row.is_array())
       collector.fail(fmt::format("the results of {} are {}, expected a list", quoted_name(name), row.type_name()));
-    const auto cell = [&](size_t column) { return column < row.size() ? row[column] : Json(); };
-    const auto values = cell(result_column), parameters = cell(parameters_column);
+    const auto values = cell_of(row, result_column), parameters = cell_of(row, parameters_column);
     if (!parameters.is_null() && !parameters.is_array())
       collector.fail(fmt::format("the parameters of {} are {}, expected a list", quoted_name(name), parameters.type_name()));
     const auto combinations = combinations_of(parameters.is_null() ? Json::array() : parameters, kMostForeignResults);

@@ -25,7 +25,7 @@ HistoryReport::Point point_of(size_t commit, const std::vector<const HistoryLine
 
 }  // namespace
 
-HistoryReport report_of(std::vector<HistoryLine> lines, const ChangeCriteria& criteria) {
+HistoryReport report_of(const std::vector<HistoryLine>& lines, const ChangeCriteria& criteria) {
   HistoryReport report{.criteria = criteria, .commits = {}, .series = {}};
   std::map<std::string, const HistoryLine*> by_commit;
   for (const auto& line : lines) by_commit.emplace(line.commit, &line);

@@ -30,7 +30,7 @@ struct HistoryReport {
 };
 
 // Throws Interrupted.
-HistoryReport report_of(std::vector<HistoryLine> lines, const ChangeCriteria& criteria = {});
+HistoryReport report_of(const std::vector<HistoryLine>& lines, const ChangeCriteria& criteria = {});
 
 Json json_of(const HistoryReport& report);
 

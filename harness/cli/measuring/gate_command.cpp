@@ -260,7 +260,7 @@ Run add_gate_command(Command& command) {
   command.add_example("gate ci --base origin/main", "compares this build with a git revision, which is built first");
   command.add_example("gate suite.toml --root . --base origin/main --prepare \"pip install -e .\"",
                       "compares the files of any repository with those of a revision of it");
-  command.add_example("gate --command \"build/bench --benchmark_format=json\" --prepare \"make bench\" --base main",
+  command.add_example("gate --command \"build/bench > {out}\" --prepare \"make bench\" --base main",
                       "compares what any benchmark program says in the working tree and in a revision");
   return [options](const WorkerProgram& own) {
     auto& file = options->suite.file;

@@ -160,7 +160,7 @@ int report_history(const HistoryOptions& options) {
   }
   if (lines.empty())
     throw UsageError(fmt::format("{} has no lines yet; `attnbench history add` adds some", options.places.front()));
-  const auto json = json_of(report_of(std::move(lines), options.criteria));
+  const auto json = json_of(report_of(lines, options.criteria));
   if (options.format == Format::json) {
     print_json(json, -1);
     return exit_code::success;
