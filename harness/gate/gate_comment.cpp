@@ -248,7 +248,7 @@ std::string comment_of_error(const std::string& message, const std::string& suit
   if (count > kMostLinesOfError)
     text += fmt::format("\n({} {} left out.)", count_of(count - kMostLinesOfError, "further line"),
                         is_or_are(count - kMostLinesOfError));
-  return fmt::format("{}\n### attnbench gate: error\n\nThe gate of the suite {} could not run:\n\n<pre>\n{}\n</pre>\n",
+  return fmt::format("{}\n### attnbench gate: error\n\nThe gate of {} could not run:\n\n<pre>\n{}\n</pre>\n",
                      marker_of(suite_name), code(shortened(suite_name, kLongestCell)), text);
 }
 

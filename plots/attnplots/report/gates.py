@@ -74,8 +74,11 @@ def load(folder: Path, label: str) -> Gate:
 
 
 def _revision(side: dict[str, Any]) -> str:
-    text = str(side.get("revision") or "unknown")
-    return printable(text + (" with uncommitted changes" if side.get("dirty") else ""))
+    # Sides of a gate of a command have no build of attnbench, but a commit of the repository.
+    source = side.get("source") or {}
+    text = str(side.get("revision") or str(source.get("commit") or "")[:12] or "unknown")
+    changed = side.get("dirty") or (not side.get("revision") and source.get("uncommitted_changes"))
+    return printable(text + (" with uncommitted changes" if changed else ""))
 
 
 def _case(found: dict[str, Any]) -> Case:

@@ -90,7 +90,7 @@ def test_a_slower_benchmark_is_found_and_an_equal_one_passes(gate, repository):
     assert report["candidate"]["source"]["uncommitted_changes"] is True
 
 
-def test_an_equal_benchmark_passes_as_text_in_the_comment_and_as_junit(gate, driver, tmp_path):
+def test_an_equal_benchmark_passes_as_text_in_the_comment_in_a_report_and_as_junit(gate, driver, repository, tmp_path):
     shown = gate(PASS, "./bench.sh", "--out", tmp_path / "gate", "--comment", tmp_path / "comment.md").stdout
     assert shown.endswith("gate: pass\n") and re.search(r"^parse +(10\.0|9\.9)\d* µs", shown, re.M)
     comment = (tmp_path / "comment.md").read_text()
@@ -98,6 +98,9 @@ def test_an_equal_benchmark_passes_as_text_in_the_comment_and_as_junit(gate, dri
     assert "Command `./bench.sh`, compared with `HEAD`. 2 cases: 2 pass." in comment
     assert re.search(r"Measured on .* \(\d+ processors?\), measure `latency`\.", comment)
     assert comment.count("\n") <= 25
+    driver("report", tmp_path / "gate", "--out", tmp_path / "report.html")
+    head = repository.git("rev-parse", "HEAD")
+    assert head[:12] in (tmp_path / "report.html").read_text() and "parse" in (tmp_path / "report.html").read_text()
     junit = driver("export", tmp_path / "gate", "--format=junit").stdout
     assert 'name="parse"' in junit and "µs, the median of 8 processes" in junit
 
@@ -221,6 +224,16 @@ def test_names_with_markup_are_shown_as_text(gate, repository, tmp_path):
     assert "\x1b" not in shown and "\u202e" not in shown and "<script>" in shown
     comment = (tmp_path / "comment.md").read_text()
     assert "<script>" not in comment and "\x1b" not in comment
+
+
+def test_memory_is_a_measure_and_a_waiver_accepts_what_failed(gate, repository):
+    repository.write("bench.sh", "#!/bin/sh\necho '{\"a\": {\"memory\": {\"value\": 1048576}}}'\n")
+    repository.commit("memory")
+    repository.write("bench.sh", "#!/bin/sh\necho '{\"a\": {\"memory\": {\"value\": 2097152}}}'\n")
+    shown = gate(REGRESSION, "./bench.sh", "--measure=memory").stdout
+    assert re.search(r"^a +1.00 MiB +2.00 MiB +\+100.0 %", shown, re.M), shown
+    waivers = repository.write("waivers.toml", '[[waive]]\ncase = "a"\nreason = "keeps a cache"\n')
+    assert "waived: keeps a cache" in gate(PASS, "./bench.sh", "--measure=memory", "--waivers", waivers).stdout
 
 
 def test_thousands_of_benchmarks_are_judged(gate, repository, tmp_path):
