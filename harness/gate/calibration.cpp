@@ -92,11 +92,12 @@ Recordings record(GateSuite& suite, const GatePlan& plan, int count, double slow
   suite.check();
   check_usable(suite);
   check_recordings(size_t(std::max(0, count)), suite.cases().size(), plan);
+  for (const auto& c : suite.cases())
+    if (c.measure && c.measure->unit != "s")
+      throw UsageError(fmt::format("--measure {}: expected a measure of time for a calibration", c.measure->name));
   measure_all(suite, count);
   Recordings recordings{slowdown_percent, environment_of(suite.sides()[0].environment), {}};
   for (const auto& c : suite.cases()) {
-    if (c.measure && c.measure->unit != "s")
-      throw UsageError(fmt::format("--measure {}: expected a measure of time for a calibration", c.measure->name));
     auto& of_case = recordings.cases.emplace_back(
         OfCase{c.name, c.sides[0].medians, c.sides[2].medians, c.sides[1].log_ratios, c.sides[2].log_ratios});
     // A command's times are in seconds.

@@ -355,5 +355,8 @@ def test_nulls_are_drawn_from_recordings_of_a_command(driver, repository, tmp_pa
     assert other["measured_slowdown_percent"] == pytest.approx(0, abs=0.5)
     power = dict(zip(parse["power"]["slowdown_percent"], parse["power"]["regression"], strict=True))
     assert power[3] <= 0.01 and power[5] >= 0.9 and power[10] >= 0.9
+    few = ["gate", "--calibrate", "--command=./bench.sh", "-q"]
+    assert "expected a measure of time" in driver(*few, "--recordings=24", "--measure=throughput", code=USAGE).stderr
+    assert "a case has 3 recordings, expected at least 20" in driver(*few, "--recordings=3", code=USAGE).stderr
     again = driver("gate", "--calibrate", "--from", tmp_path / "calibration.json", "--trials=2000", "--format=json", "--seed=1").stdout
     assert strict_json(again)["false_alarms_a_suite"] == saved["false_alarms_a_suite"]
