@@ -17,15 +17,13 @@ other takes its place.
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from attnbench import _library
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
 
 _library.load()
 
@@ -48,7 +46,7 @@ def linear_attention(
     projection: Tensor | None = None,
     chunk: int = 128,
     implementation: str = "auto",
-    cp_group: "ProcessGroup | None" = None,
+    cp_group: ProcessGroup | None = None,
 ) -> Tensor:
     """Linear attention: q [B,H,N,D], k [B,H,L,D], v [B,H,L,M] → [B,H,N,M], in time O(N + L).
 
@@ -174,7 +172,7 @@ def lsh_attention(
     profile: Profile = "trax",
     seed: int = 0,
     implementation: str = "auto",
-    cp_group: "ProcessGroup | None" = None,
+    cp_group: ProcessGroup | None = None,
 ) -> Tensor:
     """LSH attention with shared queries and keys: qk [B,H,N,D], v [B,H,N,M] → [B,H,N,M], in time
     O(N log N).
@@ -259,7 +257,7 @@ def sparse_attention(
     scale: float | None = None,
     return_log_sum_exp: bool = False,
     implementation: str = "auto",
-    cp_group: "ProcessGroup | None" = None,
+    cp_group: ProcessGroup | None = None,
 ) -> Tensor | SparseAttentionOutput:
     """Softmax attention over the keys that a pattern leaves visible.
 

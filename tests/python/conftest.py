@@ -40,6 +40,20 @@ os.environ["PYTHONPATH"] = os.pathsep.join([PACKAGE_FOLDER, *filter(None, [os.en
 # Seconds after which a test counts as hanging, even on a slow machine that is busy otherwise.
 HANG_S = float(os.environ.get("ATTNBENCH_HANG_S", 1800))
 
+# Tests with the mark `long` that have not begun at this time, in seconds since 1970, are skipped. .ci/run sets it, so that slow machines
+# get through; `make test` and the jobs of the workflow run all tests.
+LONG_TESTS_UNTIL = float(os.environ.get("ATTNBENCH_LONG_TESTS_UNTIL", "inf"))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes more than 20 s, and is left out where time is short (ATTNBENCH_LONG_TESTS_UNTIL)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("long") and time.time() > LONG_TESTS_UNTIL:
+        pytest.skip("left out, because the time for long tests is over (ATTNBENCH_LONG_TESTS_UNTIL)")
+
 
 def small(**options):
     """Options of `measure` for a case on one thread that takes a fraction of a second. All samples

@@ -44,7 +44,7 @@ FAMILIES = {
 MEMBERS = {
     "favor": "kernel", "rff": "kernel", "polynomial": "kernel", "taylor": "kernel",
     "stateful": "softmax", "bi": "recurrent", "gated": "delta", "kda": "delta",
-    "topk": "sparse", "pooled": "sparse", "window": "sparse", "strided": "sparse", "dilated": "sparse", "block": "sparse",
+    "topk": "sparse", "pooled": "sparse", "mla": "sparse", "window": "sparse", "strided": "sparse", "dilated": "sparse", "block": "sparse",
     "gla": "decay", "simple": "decay", "retnet": "decay", "lightning": "decay",
 }  # fmt: skip
 OTHER_FAMILIES = (

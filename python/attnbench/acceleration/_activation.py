@@ -28,10 +28,8 @@ class Acceleration:
     def undo(self) -> None:
         """Ends the request. With the last one, all objects are those that were there before."""
         with _LOCK:
-            if self not in _active:
-                return
-            _active.remove(self)
-            if not _active:
+            _active.discard(self)
+            if not _active:  # After an interrupt, a second call runs the steps that are left.
                 _undo.run()
 
     def __enter__(self) -> "Acceleration":
@@ -68,7 +66,8 @@ def accelerate(*, quiet: bool = False) -> Acceleration:
     Raises:
         ImportError: neither package is installed.
         SignatureError: an installed version has functions with other parameters than the tested one.
-            The text names the difference; nothing is replaced.
+            The text names the difference; nothing is replaced. While this lasts, the import of a modelling
+            module whose functions have other parameters raises it as well.
     """
     with _LOCK:
         if _active:
@@ -76,19 +75,19 @@ def accelerate(*, quiet: bool = False) -> Acceleration:
         else:
             try:
                 request = Acceleration(_replace())
+                COUNTERS.clear()
+                if not quiet:
+                    print(f"attnbench: {request.summary}", file=sys.stderr)
             except BaseException:
                 _undo.run()
                 raise
-            COUNTERS.clear()
-            if not quiet:
-                print(f"attnbench: {request.summary}", file=sys.stderr)
         _active.add(request)
         return request
 
 
 def report() -> Report:
-    """How many calls of each operator ours served, and passed on with which reasons, since the first
-    of the present requests began, or during the last ones."""
+    """The number of calls that our operators served and passed on, by operator, with the reasons; counted
+    since the current outermost request began or, if none is active, during the last one."""
     return COUNTERS.report()
 
 

@@ -47,7 +47,10 @@ _REFUSED = ("cp_context", "use_graph", "return_intermediate_states", "reverse", 
 def register_backends(undo: Undo) -> str:
     """Registers the backends until `undo` runs, and returns a phrase about it. Raises SignatureError if
     the functions are not as tested."""
-    version = importlib.metadata.version("fla-core")
+    try:
+        version = importlib.metadata.version("fla-core")
+    except importlib.metadata.PackageNotFoundError:
+        return "nothing of fla, of which no distribution fla-core is installed"
     try:
         backends = importlib.import_module("fla.backends")
         functions = {name: getattr(importlib.import_module(module), name) for name, (module, _) in TESTED.items()}
@@ -80,7 +83,7 @@ def _register(backends: Any, name: str, function: Callable[..., Any], undo: Undo
                     unknown = argument in _REFUSED or argument not in accepted
                     if unknown and what is not None and what is not False:
                         raise PassOn(f"the argument {argument}")
-        except PassOn as why:
+        except (PassOn, TypeError) as why:
             COUNTERS.count_passed_on(f"fla {name}", str(why))
             return False, str(why)
         return True, None

@@ -41,7 +41,7 @@ def replace_lightning_attention(undo: Undo) -> None:
             f"{TESTED_VERSION}, with which this version of attnbench was tested\n  found  SHA-256 {found}\n  tested SHA-256 "
             f"{TESTED_SOURCE}\nNothing is replaced; install transformers=={TESTED_VERSION}, or do not call attnbench.accelerate"
         )
-    call = dispatching(NAME, _forward, theirs)
+    call = dispatching(NAME, _forward, theirs, refusals=())
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return call(self, *args, **kwargs)
@@ -69,16 +69,19 @@ def _forward(
     if kwargs.get("cu_seq_lens_q") is not None:
         raise PassOn("the argument cu_seq_lens_q")
     batch, length, _ = hidden_states.shape
+    state = None if past_key_values is None else past_key_values.get_linear_cache(self.layer_idx)
+    if state is not None and not isinstance(state, Tensor):
+        raise PassOn("a cache whose entry is no tensor")
     qkv = self.act_fn(self.qkv_proj(hidden_states))
     if attention_mask is not None:
         qkv = (qkv * attention_mask[:, :, None]).to(qkv.dtype)
     q, k, v = qkv.reshape(batch, length, self.num_attention_heads, 3 * self.head_dim).split(self.head_dim, dim=3)
-    state = None if past_key_values is None else past_key_values.get_linear_cache(self.layer_idx)
-    if state is not None and not isinstance(state, Tensor):
-        raise PassOn("a cache whose entry is no tensor")
-    output, final = recurrent.chunk_simple_gla(
-        q, k, v, g_gamma=-self.slope_rate.flatten().float(), scale=1.0, initial_state=state, output_final_state=True
-    )
+    try:
+        output, final = recurrent.chunk_simple_gla(
+            q, k, v, g_gamma=-self.slope_rate.flatten().float(), scale=1.0, initial_state=state, output_final_state=True
+        )
+    except (TypeError, ValueError) as error:
+        raise PassOn(f"{type(error).__name__}: {str(error).splitlines()[0]}") from None
     assert final is not None
     state = final.to(v.dtype)
     output = self.norm(output.reshape(batch, length, -1))

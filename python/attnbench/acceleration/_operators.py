@@ -54,16 +54,20 @@ def take_borders(batch: int, length: int, arguments: dict[str, Any]) -> Tensor |
     """Takes the arguments that describe packed sequences out of `arguments`: cumulative lengths,
     int64 [N+1], or None if there are none."""
     number = arguments.pop("seq_idx", None)
-    lengths = [arguments.pop(name, None) for name in ("cu_seqlens", "cu_seq_lens_q")]
-    given = next((x for x in lengths if x is not None), None)
-    if given is not None:
-        return given.to(torch.int64)
-    if number is None:
-        return None
-    if batch != 1 or number.shape[-1] != length:
-        raise PassOn(f"seq_idx of a batch of {batch} and of {number.shape[-1]} tokens, of which there are {length}")
-    changes = (number[0, 1:] != number[0, :-1]).nonzero().flatten() + 1
-    return torch.cat([changes.new_zeros(1), changes, changes.new_full((1,), length)])
+    given = [arguments.pop(name, None) for name in ("cu_seqlens", "cu_seq_lens_q")]
+    found = [lengths.to(torch.int64) for lengths in given if lengths is not None]
+    if number is not None:
+        if batch != 1 or list(number.shape) != [1, length]:
+            raise PassOn(f"seq_idx of shape {list(number.shape)} in a batch of {batch}, expected [1, {length}] in a batch of 1")
+        changes = (number[0, 1:] != number[0, :-1]).nonzero().flatten() + 1
+        found.append(torch.cat([changes.new_zeros(1), changes, changes.new_full((1,), length)]))
+    if any(not torch.equal(borders, found[0]) for borders in found):
+        raise PassOn("seq_idx and cumulative lengths, or two of these, that differ")
+    return found[0] if found else None
+
+
+def _has_lengths(arguments: dict[str, Any]) -> bool:
+    return any(arguments.get(name) is not None for name in ("cu_seqlens", "cu_seq_lens_q"))
 
 
 def chunk_gated_delta_rule(
@@ -159,13 +163,13 @@ def mamba_chunk_scan_combined(
 ) -> Tensor | tuple[Tensor, Tensor]:
     require_plain_cpu(hidden_states, dt, A, B, C, D, dt_bias, initial_states)
     batch, length = hidden_states.shape[:2]
-    seq_idx = others.pop("seq_idx", None)
-    if seq_idx is None and (borders := take_borders(batch, length, others)) is not None:
+    seq_idx = None
+    if batch > 1 and not _has_lengths(others):  # Each entry may have borders of its own.
+        seq_idx = others.pop("seq_idx", None)
+    elif (borders := take_borders(batch, length, others)) is not None:
         if batch != 1 or int(borders[-1]) != length:
             raise PassOn(f"cumulative lengths of {int(borders[-1])} tokens in a batch of {batch} × {length}")
         seq_idx = torch.repeat_interleave(torch.arange(len(borders) - 1), borders.diff())[None]
-    for name in ("cu_seqlens", "cu_seq_lens_q"):  # seq_idx says the same
-        others.pop(name, None)
     _refuse(others)
     # What this stands for computes and returns float32, whatever the dtype of its arguments.
     return recurrent.mamba_chunk_scan_combined(
@@ -211,13 +215,11 @@ def causal_conv1d_fn(
     **others: Any,
 ) -> Tensor:
     require_plain_cpu(hidden_states, weight, bias)
-    if others.get("seq_idx") is None:
-        borders = take_borders(hidden_states.shape[0], hidden_states.shape[2], others)
-        given = {"cu_seqlens": borders}
+    batch, length = hidden_states.shape[0], hidden_states.shape[2]
+    if batch > 1 and not _has_lengths(others):  # Each entry may have borders of its own.
+        given = {"seq_idx": others.pop("seq_idx", None)}
     else:
-        given = {"seq_idx": others.pop("seq_idx")}
-        for name in ("cu_seqlens", "cu_seq_lens_q"):  # seq_idx says the same
-            others.pop(name, None)
+        given = {"cu_seqlens": take_borders(batch, length, others)}
     _refuse(others)
     output = recurrent.causal_conv1d_fn(hidden_states, weight, bias, activation=activation, **given)
     assert isinstance(output, Tensor)
@@ -262,7 +264,11 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def dispatching(
-    name: str, ours: Callable[..., Any], theirs: Callable[..., Any], package: str | None = None
+    name: str,
+    ours: Callable[..., Any],
+    theirs: Callable[..., Any],
+    package: str | None = None,
+    refusals: tuple[type[Exception], ...] = (TypeError, ValueError),
 ) -> Callable[..., Any]:
     """A function that calls `ours`, or `theirs` with the same arguments where ours cannot take the
     call, and counts which.
@@ -270,6 +276,10 @@ def dispatching(
     Args:
         package: the package of which `theirs` is, if it is one that has no kernels for CPUs; an error
             of `theirs` on a CPU then says why it was called.
+        refusals: the errors besides PassOn that `ours` raises before it computes anything.
+
+    The call raises ValueError if it is passed on to a reference of transformers although packed sequences
+    are to be kept apart, which that reference does not do.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -277,13 +287,19 @@ def dispatching(
             result = ours(*args, **kwargs)
         except PassOn as why:
             reason = str(why)
-        except (TypeError, ValueError) as error:  # what our operator refuses before it computes anything
+        except refusals as error:
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         else:
             COUNTERS.count_served(name)
             return result
         COUNTERS.count_passed_on(name, reason)
-        if package is None or any(isinstance(x, Tensor) and x.device.type != "cpu" for x in args):
+        borders = kwargs.get("cu_seq_lens_q")
+        if package is None and isinstance(borders, Tensor) and borders.device.type == "cpu" and len(borders) > 2:
+            raise ValueError(
+                f"{name}: attnbench cannot take this call ({reason}), and what would run in its place does not keep packed "
+                "sequences apart"
+            )
+        if package is None or any(isinstance(x, Tensor) and x.device.type != "cpu" for x in (*args, *kwargs.values())):
             return theirs(*args, **kwargs)
         try:
             return theirs(*args, **kwargs)

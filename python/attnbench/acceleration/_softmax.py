@@ -43,7 +43,7 @@ class Visible:
     """The keys that the queries of a batch entry see.
 
     Attributes:
-        causal: whether query i sees only the keys up to i + L − N.
+        causal: whether query i of N sees only the keys 0 to i + L − N of L.
         window: how many keys before and including its own a query sees; None for all.
         borders: where packed sequences begin and end; () for one sequence. Padding is a sequence of
             its own.
@@ -78,10 +78,12 @@ def describe(mask: Tensor) -> list[Visible] | str:
         return [Visible(False, keys=(int(a), int(b) + 1)) for a, b in zip(first[:, 0], last[:, 0], strict=True)]
     own = torch.arange(queries) + keys - queries
     found = []
-    for begin, end, count in zip(first, last, counts, strict=True):
+    for entry, begin, end, count in zip(visible, first, last, counts, strict=True):
         real = (begin <= own) & (own <= end) & (count > 0)
         if not torch.equal(end[real], own[real]):
-            return "a mask in which a query sees keys behind its own"
+            return "a mask in which a query sees keys after its own"
+        if queries == keys and bool(entry[:, ~real].any()):
+            return "a mask in which a query does not see its own key, although others see it"
         if queries != keys and not bool(real.all()):
             return "padding beside keys from a cache"
         # A sequence begins where a query sees its own key alone, or where padding begins or ends.
@@ -107,15 +109,19 @@ def attention_mask(*args: Any, **kwargs: Any) -> Tensor | None:
     from transformers.masking_utils import sdpa_mask
 
     mask: Tensor | None = sdpa_mask(*args, **kwargs)
-    if mask is not None and mask.device.type == "cpu" and not torch.compiler.is_compiling():
+    if mask is not None and mask.device.type == "cpu" and not (torch.compiler.is_compiling() or mask.is_inference()):
         mask.attnbench = (describe(mask), mask._version)  # type: ignore[attr-defined]
     return mask
 
 
 def _description(mask: Tensor) -> list[Visible]:
-    found, version = getattr(mask, "attnbench", (None, -1))
-    if found is None or mask._version != version:
-        raise PassOn("a mask that the mask function of attnbench did not make, or that was changed")
+    found: list[Visible] | str | None
+    if mask.is_inference():  # Such a tensor does not count its changes, so it is described at each call.
+        found = describe(mask)
+    else:
+        found, version = getattr(mask, "attnbench", (None, -1))
+        if found is None or mask._version != version:
+            raise PassOn("a mask that the mask function of attnbench did not make, or that was changed")
     if isinstance(found, str):
         raise PassOn(found)
     return list(found)
@@ -210,6 +216,8 @@ def _attend(
         raise PassOn("causal attention to keys from a cache without a mask")
     else:
         entries = [Visible(causal and queries > 1)]
+    if mask is not None and not causal and any(visible.causal for visible in entries):
+        raise PassOn("a causal mask of attention that is not causal")
     if mask is not None and len(entries) not in (1, query.shape[0]):
         raise PassOn(f"a mask for a batch of {len(entries)}, expected {query.shape[0]}")
     if mask is not None and mask.shape[2:] != (queries, keys):

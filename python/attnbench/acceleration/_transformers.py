@@ -10,6 +10,7 @@ import gc
 import importlib
 import inspect
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -130,6 +131,10 @@ class Kernels:
                 f"{sorted(CELLS)} in transformers {TESTED_VERSION}, with which this version of attnbench was tested"
             )
         found = [f for f in gc.get_referrers(self._code) if self._is_closure(f) and f not in _COPIES]
+        # gc.freeze(), which servers call before they fork, hides what was there before from gc.get_referrers().
+        for module in list(sys.modules.values()):
+            held = list(getattr(module, "__dict__", {}).values())
+            found += [f for f in held if self._is_closure(f) and f not in _COPIES and all(f is not known for known in found)]
         for function in found:
             self._check(function)
         for function in found:
@@ -137,7 +142,7 @@ class Kernels:
         self._replace_in_later_imports(decorator)
 
     def _is_closure(self, x: object) -> bool:
-        return isinstance(x, FunctionType) and x.__code__ is self._code
+        return type(x) is FunctionType and x.__code__ is self._code
 
     def _cells(self, function: FunctionType) -> dict[str, CellType]:
         return dict(zip(self._code.co_freevars, function.__closure__ or (), strict=True))
@@ -171,7 +176,7 @@ class Kernels:
             "implementation": dispatching(name, OPERATORS[name], theirs, package),
             "is_new_implementation": True,
         }
-        # In this order another thread that calls the function meanwhile has its arguments passed on unchanged.
+        # In this order ours never gets arguments from which those that the reference lacks, such as borders, are left out.
         for key, value in after.items():
             cells[key].cell_contents = value
         reference = before["torch_function"]
@@ -199,6 +204,9 @@ class Kernels:
         """Modelling modules import the decorator by its name from two modules."""
 
         is_active = True
+        # So that no import replaces anything once the steps of undoing run. The lock of accelerate() may be held by a thread that
+        # waits for the import.
+        lock = threading.Lock()
 
         def accelerating(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Any]:
             decorate = decorator(*args, **kwargs)
@@ -206,9 +214,10 @@ class Kernels:
             def decorated(reference: Callable[..., Any]) -> Any:
                 made = decorate(reference)
                 # Somebody may hold this decorator longer than it is active.
-                for function in self._made(made) if is_active else ():
-                    self._check(function)
-                    self._replace(function)
+                with lock:
+                    for function in self._made(made) if is_active else ():
+                        self._check(function)
+                        self._replace(function)
                 return made
 
             return decorated
@@ -222,7 +231,8 @@ class Kernels:
 
         def restore() -> None:
             nonlocal is_active
-            is_active = False
+            with lock:
+                is_active = False
             # Modules that were imported meanwhile have ours under the name, too.
             for module in list(sys.modules.values()):
                 if getattr(module, "__dict__", {}).get(DECORATOR) is accelerating:

@@ -13,12 +13,14 @@ class Undo:
         self._steps.append(step)
 
     def run(self) -> None:
-        """Runs all steps, also if one fails, and raises the first failure afterwards."""
+        """Runs all steps, also if one fails, and raises the first failure afterwards. A step that an
+        interrupt ended, and those after it, stay, and run when this is called again; so steps may run twice."""
         failures: list[Exception] = []
         while self._steps:
             try:
-                self._steps.pop()()
+                self._steps[-1]()
             except Exception as error:
                 failures.append(error)
+            self._steps.pop()
         if failures:
             raise failures[0]

@@ -68,7 +68,6 @@ class InnerAttention(nn.Module):
     def __init__(self, kind: str, options: dict[str, Any]) -> None:
         super().__init__()
         self.kind, self.options = kind, options
-        self.steps = 0  # of training, each of which hashes anew
         if options.get("feature_map") is not None:
             raise ValueError(f"attention_type {kind!r}: feature_map is not supported, which by default is elu(x) + 1")
         if kind == "reformer":
@@ -81,10 +80,11 @@ class InnerAttention(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, key_lengths: Tensor | None) -> Tensor:
         if self.kind == "reformer":
-            self.steps += int(self.training)
+            # A training step hashes anew. The seed is one of PyTorch's generator, which activation checkpointing restores.
+            seed = int(torch.randint(2**31, ())) if self.training else 0
             return lsh_attention(
                 q, v, causal=causal, key_lengths=key_lengths, rounds=self.options["rounds"], chunk=self.options["chunk_size"],
-                buckets=2 * self.options["bits"], profile="fast-transformers", seed=self.steps,
+                buckets=2 * self.options["bits"], profile="fast-transformers", seed=seed,
             )  # fmt: skip
         if self.kind in ("linear", "causal-linear"):
             if causal != (self.kind == "causal-linear"):
@@ -219,7 +219,8 @@ class TransformerEncoderBuilder:
         return builder
 
     def get(self) -> TransformerEncoder:
-        """The encoder. Raises ValueError for parameters that the attention type does not support."""
+        """The encoder. Raises ValueError for values that the attention type cannot use. Parameters of other attention types are
+        ignored, as in the package."""
         options = {name: getattr(self, name, default) for name, default in ATTENTION[self.attention_type].items()}
         width = self.value_dimensions * self.n_heads
 

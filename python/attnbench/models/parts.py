@@ -45,17 +45,22 @@ class PartTimes:
                 self._parts += [(type(child).__name__, child) for child in module.children()]
             elif own in OUTSIDE:
                 self._parts.append((OUTSIDE[own], module))
+        self._parts = list({id(module): (name, module) for name, module in self._parts}.values())  # layers may share a child
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """Measures what the model computes inside."""
-        for name, module in self._parts:
-            self._wrap(name, module)
+        before = [(module, vars(module).get("forward")) for _, module in self._parts]
         try:
+            for name, module in self._parts:
+                self._wrap(name, module)
             yield
         finally:
-            for _, module in self._parts:
-                del module.forward  # that of the class appears again
+            for module, forward in before:
+                if forward is not None:
+                    module.forward = forward
+                else:
+                    vars(module).pop("forward", None)  # that of the class appears again
 
     def seconds(self) -> dict[str, dict[str, float]]:
         """By part: {"forward": seconds, "backward": seconds} of all layers together."""

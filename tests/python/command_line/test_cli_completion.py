@@ -106,7 +106,7 @@ def test_python_files_are_offered_as_methods(complete, attnbench, tmp_path):
     (tmp_path / "mylib").mkdir()
     for words in (["measure"], ["verify", "softmax"], ["sweep", "x", "--methods"], ["plot", "x", "--methods"]):
         assert complete(*words, "mi") == ["mine.py"]
-    assert complete("measure", "m") == ["mine.py", "mylib"]
+    assert complete("measure", "m") == ["mine.py", "mla", "mylib"]
 
 
 def test_names_and_files_of_trainings_are_completed(complete, attnbench, tmp_path):

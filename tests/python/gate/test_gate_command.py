@@ -57,6 +57,7 @@ def driver(attnbench, repository, temporary, tmp_path):
     cli = InEnvironment(attnbench.program, attnbench.worker, repository.folder)
     cli.environment = os.environ | {"TMPDIR": str(temporary), "COUNTER": str(tmp_path / "counter")}
     cli.environment.pop("ATTNBENCH_PYTHON", None)
+    cli.environment.pop("PYTEST_XDIST_WORKER", None)  # with which pytest-benchmark measures nothing
     return cli
 
 
@@ -124,7 +125,7 @@ def test_of_a_rate_more_is_better(gate, repository):
     assert case["candidate"][0] < case["base"][0] and case["log_ratio"] > 0.15
     repository.write("speed", "8.0\n")
     assert verdicts(gate(PASS, "./bench.sh", "--measure=throughput", "--format=json")) == {"parse": "improvement"}
-    assert re.search(r"^parse +\S+ operations/s +1\.2\d*e\+05 operations/s +-20", gate(PASS, "./bench.sh", "--measure=throughput").stdout, re.M)
+    assert re.search(r"^parse +\S+ operations/s +1\.\d*e\+05 operations/s +-(19|20)\b", gate(PASS, "./bench.sh", "--measure=throughput").stdout, re.M)
 
 
 def test_a_measure_whose_direction_is_unknown_is_refused(gate):

@@ -189,6 +189,7 @@ def places():
     from transformers.modeling_utils import AttentionInterface
     from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
 
+    gc.collect()  # copies that an earlier exception held
     wrappers = [f for f in gc.get_objects() if type(f) is FunctionType and f.__code__.co_filename == hub_kernels.__file__]
     cells = {id(f): [id(cell.cell_contents) for cell in f.__closure__ or ()] for f in wrappers}
     decorator = "use_kernel_func_from_hub_with_fallback"
@@ -238,6 +239,47 @@ def test_objects_are_those_of_before(attnbench, held):
     request.undo()
     request.undo()  # does nothing
     assert places() == before and repr(request).startswith("<undone")
+
+
+def test_nothing_stays_replaced_when_the_summary_cannot_be_printed(attnbench, held, monkeypatch):
+    before = places()
+
+    class Closed:
+        def write(self, text):
+            raise ValueError("I/O operation on closed file")
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    with pytest.raises(ValueError, match="closed file"):
+        attnbench.accelerate()
+    assert places() == before and not serves(attnbench, held)
+
+
+def test_modules_that_were_imported_before_a_freeze_are_served(attnbench, held):
+    gc.freeze()
+    try:
+        with attnbench.accelerate(quiet=True):
+            assert serves(attnbench, held)
+    finally:
+        gc.unfreeze()
+
+
+def test_an_interrupted_undoing_can_be_continued(attnbench, held):
+    from attnbench.acceleration import _activation
+
+    before = places()
+    request = attnbench.accelerate(quiet=True)
+    interrupts = [KeyboardInterrupt]
+
+    def step():
+        if interrupts:
+            raise interrupts.pop()
+
+    _activation._undo.add(step)
+    with pytest.raises(KeyboardInterrupt):
+        request.undo()
+    assert serves(attnbench, held)
+    request.undo()
+    assert places() == before and not serves(attnbench, held)
 
 
 def test_requests_may_be_nested_and_end_in_any_order(attnbench, held):
@@ -341,6 +383,30 @@ def test_decoding_steps_that_need_gradients_are_passed_on(attnbench, held):  # n
         with torch.no_grad():
             modeling_qwen3_5.causal_conv1d_update(x, torch.zeros(1, 3, 4), torch.ones(3, 4), None, "silu")
         assert attnbench.accelerate.report().served == {"causal_conv1d_update": 1}
+
+
+def test_packed_sequences_that_nobody_keeps_apart_are_an_error(attnbench, configurations):
+    """The convolution of a model with another activation is passed on, and what would run in its place mixes the sequences."""
+    model = configurations["qwen3.5"].build()
+    for module in model.modules():
+        if hasattr(module, "activation"):
+            module.activation = "gelu"
+    packing = {"position_ids": torch.cat([torch.arange(8), torch.arange(12)])[None], "cu_seq_lens_q": torch.tensor([0, 8, 20])}
+    with attnbench.accelerate(quiet=True), pytest.raises(ValueError, match="causal_conv1d_fn: attnbench cannot take this call"):
+        model(tokens(1, 20), use_cache=False, **packing)
+
+
+def test_borders_that_contradict_each_other_are_passed_on(attnbench, held):  # noqa: ARG001
+    from attnbench.acceleration._counters import PassOn
+    from attnbench.acceleration._operators import take_borders
+
+    lengths, numbers = torch.tensor([0, 2, 5]), torch.tensor([[0, 0, 1, 1, 1]])
+    for given in ({"cu_seqlens": lengths}, {"seq_idx": numbers}, {"seq_idx": numbers, "cu_seq_lens_q": lengths.int()}):
+        assert take_borders(1, 5, given).tolist() == [0, 2, 5] and not given
+    with pytest.raises(PassOn, match="that differ"):
+        take_borders(1, 5, {"seq_idx": numbers, "cu_seqlens": torch.tensor([0, 3, 5])})
+    with pytest.raises(PassOn, match=r"seq_idx of shape \[5\] in a batch of 1, expected \[1, 5\]"):
+        take_borders(1, 5, {"seq_idx": numbers[0]})
 
 
 def test_other_signatures_are_refused_by_name(attnbench, held):

@@ -4,6 +4,7 @@ which compiles for ten minutes and is not installed."""
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 
 SMALL = {"n_layers": 2, "n_heads": 4, "query_dimensions": 8, "value_dimensions": 8, "feed_forward_dimensions": 20, "dropout": 0.0}
 
@@ -110,3 +111,20 @@ def test_masks_that_do_not_fit_are_refused(package):
         model(x, attn_mask=torch.ones(10, 10))
     with pytest.raises(ValueError, match="masks of any other form"):
         package.FullMask(torch.ones(3, 3))
+
+
+def test_checkpointed_layers_hash_as_they_did_before(package):
+    torch.manual_seed(0)
+    builder = package.TransformerEncoderBuilder.from_kwargs(
+        attention_type="reformer", rounds=2, chunk_size=8, bits=4, attention_dropout=0.0, **SMALL
+    )
+    model, x = builder.get(), torch.randn(2, 64, 32)
+    gradients = []
+    for checkpointed in (False, True):
+        torch.manual_seed(1)
+        model.zero_grad()
+        y = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False) if checkpointed else model(x)
+        y.square().sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    for plain, again in zip(*gradients, strict=True):
+        torch.testing.assert_close(again, plain)

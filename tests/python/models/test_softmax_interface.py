@@ -159,3 +159,30 @@ def test_a_changed_mask_is_not_taken_for_what_it_was(active):
     torch.testing.assert_close(output, attend("eager", module, tensors, theirs))
     reason = "a mask that the mask function of attnbench did not make, or that was changed"
     assert active.accelerate.report().passed_on["softmax attention"][reason] == 2
+
+
+def test_masks_of_inference_mode_are_served(active):
+    module = layer()
+    before = active.accelerate.report().served.get("softmax attention", 0)
+    with torch.inference_mode():
+        tensors = [torch.randn(2, heads, 20, DIM) for heads in (HEADS, GROUPS, GROUPS)]
+        output = attend("attnbench", module, tensors, mask("attnbench", 20, 20, window=5), s_aux=module.sinks)
+        torch.testing.assert_close(output, attend("eager", module, tensors, mask("eager", 20, 20, window=5)), rtol=1e-4, atol=1e-5)
+    assert active.accelerate.report().served["softmax attention"] == before + 1
+
+
+def test_masks_that_are_not_those_of_causal_attention_are_passed_on(active):
+    from attnbench.acceleration import _softmax
+
+    earlier = torch.ones(1, 1, 4, 4).tril(-1).bool()
+    assert _softmax.describe(earlier) == "a mask in which a query does not see its own key, although others see it"
+    # Cross-attention to an encoder whose last three keys are padding has the mask of causal attention with padding.
+    padding = torch.tensor([1, 0, 0, 0]).bool().expand(1, 1, 4, 4).clone()
+    padding.attnbench = (_softmax.describe(padding), padding._version)
+    module = layer()
+    module.is_causal = False
+    tensors = [torch.randn(1, heads, 4, DIM) for heads in (HEADS, GROUPS, GROUPS)]
+    output = attend("attnbench", module, tensors, padding, s_aux=module.sinks)
+    added = torch.where(padding, 0.0, torch.finfo(torch.float32).min)
+    torch.testing.assert_close(output, attend("eager", module, tensors, added))
+    assert active.accelerate.report().passed_on["softmax attention"]["a causal mask of attention that is not causal"] == 1

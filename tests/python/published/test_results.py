@@ -162,7 +162,8 @@ def test_the_results_of_the_project_hold_together():
 
 def test_every_folder_of_results_has_a_command_that_renews_it():
     folders = {path.name for path in (ROOT / "results").iterdir() if path.is_dir()}
-    assert folders - set(shipped.renewals_of(ROOT)) <= {"quickstart", "gate"}
+    # The records of digits stay until those of fashion-short are measured.
+    assert folders - set(shipped.renewals_of(ROOT)) <= {"quickstart", "gate", "digits"}
 
 
 # ---------------------------------------------------------------- pages
