@@ -150,7 +150,7 @@ void try_problem(uint64_t seed) {
   tokens.pattern = {};
   tokens.packed = {};
   if (method->why_unsupported(tokens, Protocol::decode)) return;
-  const auto stream = make_inputs(tokens, Protocol::decode, seed);
+  const auto stream = make_inputs(*method, tokens, Protocol::decode, seed);
   const auto position = draw.integer(0, tokens.query_len - 1);
   auto steps = Selection::everything(tokens);
   steps.rows = steps.rows.slice(0, position);

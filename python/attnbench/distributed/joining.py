@@ -55,7 +55,7 @@ def ranks_of(launcher: str, out: Path, environment: Mapping[str, str] = os.envir
         raise ValueError(f"--join {launcher}: {', '.join(missing)} is not set, which {program} sets for the processes that it starts")
     rank, size, *_ = _VARIABLES[launcher]
     if launcher == "torchrun":
-        return Joined(int(environment[rank]), int(environment[size]), "env://")
+        return Joined(int(environment[rank]), int(environment[size]), "env://{}")
     step = "-".join(environment.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
     out.mkdir(parents=True, exist_ok=True)
     return Joined(int(environment[rank]), int(environment[size]), f"file://{out.resolve()}/.ranks-{step}-{{}}")

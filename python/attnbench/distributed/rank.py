@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 DISAGREED = 3
+ENVIRONMENT = "env://"
 # Positions of a slice where the ranks are compared with one process, which computes the whole sequence.
 AGREEMENT_LENGTH = 96
 # The largest error against float64 that counts as a few roundings, in parts of the largest entry.
@@ -33,7 +34,8 @@ class Request:
     Attributes:
         operator: a key of OPERATORS.
         rank, ranks: which rank this is, of how many.
-        init: how the ranks find each other, as the init_method of torch.distributed.
+        init: how the ranks find each other, as the init_method of torch.distributed; env:// with the number of the
+            measurement behind it.
         answer: the file to which rank 0 writes.
         parent: the process that started this one and without which it ends; 0 for none.
         cores: on which this rank runs; empty for those that it has.
@@ -100,7 +102,13 @@ def measure(request: Request) -> dict[str, Any]:
 
     torch.set_num_threads(request.threads)
     timeout = datetime.timedelta(seconds=request.deadline_s)
-    dist.init_process_group("gloo", init_method=request.init, rank=request.rank, world_size=request.ranks, timeout=timeout)
+    if request.init.startswith(ENVIRONMENT):
+        # A part of the store of its own, since the addresses of the group before would still be in a common one.
+        shared, _, _ = next(dist.rendezvous(ENVIRONMENT, request.rank, request.ranks, timeout=timeout))
+        own = dist.PrefixStore(f"measurement {request.init.removeprefix(ENVIRONMENT)}", shared)
+        dist.init_process_group("gloo", store=own, rank=request.rank, world_size=request.ranks, timeout=timeout)
+    else:
+        dist.init_process_group("gloo", init_method=request.init, rank=request.rank, world_size=request.ranks, timeout=timeout)
     group = dist.group.WORLD
     operator = OPERATORS[request.operator]
     sizes = Sizes(request.length, request.heads, request.dim, request.dtype, request.batch)
