@@ -141,8 +141,7 @@ class RecurrentChunk {
       if (b_.g[i] < kBorder) {
         ++last_segment_;
         sum = 0;
-      }
-      else sum += b_.g[i];
+      } else sum += b_.g[i];
       b_.sums[i] = sum;
       segment_[i] = last_segment_;
     }

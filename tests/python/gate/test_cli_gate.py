@@ -696,6 +696,7 @@ def test_a_count_of_instructions_that_cannot_be_read_is_unusable(
     assert said in gate(build, build, "--instructions", code=UNUSABLE).stdout
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_instruction_counts_show_a_slowdown_and_no_noise(attnbench, build, tmp_path):
     """The injected slowdown is one more call, or decoding step, in a hundred. Both sides make the same number otherwise. With

@@ -629,6 +629,7 @@ def write_python_suite(repository, *names):
     write_sweep(repository.folder / "suites/suite.toml", method=methods, query_len=64, timing={"time_budget_s": 0.02})
 
 
+@pytest.mark.long
 def test_functions_of_python_files_are_those_of_each_side(python_gate, repository):
     repository.write("kernels/mine.py", MINE)
     repository.commit("two")

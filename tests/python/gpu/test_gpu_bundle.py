@@ -343,6 +343,7 @@ ONLY = [word for name in CHOSEN for word in ("--only", name)]
 ABSENT = ["--only", "sanitizer", "--only", "counters", "--only", "operators test_kernels", "--only", "python-methods", "--only", "rivals"]
 
 
+@pytest.mark.long
 def test_a_rehearsal_without_a_network_leaves_results_that_merge(machine, attnbench, tmp_path):
     unshare, why = unshare_words()
     if not unshare:
@@ -477,6 +478,7 @@ def test_a_wrong_kernel_is_noted_with_its_smallest_size_and_does_not_stop_the_ot
     ).read_text("utf-8")
 
 
+@pytest.mark.long
 def test_a_kernel_that_hangs_is_ended_and_its_search_repeats_no_trial_in_the_next_call(machine, build):
     plugin, environment = faulty(build, "hang from 50")
     sets = [*SETS, "--set", "method=faulty", "--set", "limits.deadline_s=3", "--set", "dtype=float32", "--trial-seconds", "3"]
@@ -530,6 +532,7 @@ def test_results_of_another_run_are_not_mixed_with_these(machine):
     assert "state.json" in (said := machine("--only", "ceilings", code=2).stderr) and "choose another folder with --out" in said
 
 
+@pytest.mark.long
 def test_methods_in_python_run_after_the_node_has_compiled_their_module(machine, tmp_path):
     """The Python of the tests takes the place of the node's, and the module is not the one of the build."""
     machine.torch = torch_folder()

@@ -141,6 +141,7 @@ def test_learned_methods_are_marked_and_not_scored(attnbench):
     assert "a model trains" in record["quality_not_scored"]
 
 
+@pytest.mark.long
 def test_the_sweep_of_qualities_runs_end_to_end(quick, tmp_path):
     quick(
         "sweep", ROOT / "sweeps/quality.toml", "--out", "out", "--set", "query_len=64", "--set", "head_dim=16", "--set", "threads=1",

@@ -42,6 +42,7 @@ def request(**changes):
     return Request(**usual | changes)
 
 
+@pytest.mark.long
 def test_ranks_are_measured_once_and_listed(tmp_path, build):  # noqa: ARG001
     command = ["measure", *SMALL, "--operators=gated-delta", "--ranks=1,2", "--backward", "--oversubscribe", "--out", tmp_path]
     first = run(*command)
@@ -59,6 +60,7 @@ def test_ranks_are_measured_once_and_listed(tmp_path, build):  # noqa: ARG001
     assert records(tmp_path) == found and again.stdout == first.stdout and "ms" not in again.stderr
 
 
+@pytest.mark.long
 def test_a_fault_of_a_rank_is_one_failure(build):  # noqa: ARG001
     from attnbench.distributed import launch
 
@@ -91,6 +93,7 @@ def children():
     return [line for line in found.splitlines() if "faulty_rank" in line or "distributed.rank" in line]
 
 
+@pytest.mark.long
 def test_ranks_end_with_the_command_that_started_them(tmp_path, build):  # noqa: ARG001
     folder = tmp_path / "out"
     command = [*PROGRAM, "measure", *SMALL, "--operators=linear", "--ranks=2", "--repeats=100000000", "--oversubscribe", "--out", str(folder)]

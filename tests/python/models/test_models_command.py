@@ -66,6 +66,7 @@ def parameters_of(model):
         return sum(p.numel() for p in CONFIGURATIONS[model].build().parameters())
 
 
+@pytest.mark.long
 def test_a_run_is_continued_and_drawn(attnbench, tmp_path):
     folder = tmp_path / "out"
     command = ["models", *SMALL, "--models=qwen3.5", "--out", folder]

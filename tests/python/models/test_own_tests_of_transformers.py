@@ -21,6 +21,7 @@ COMPUTING = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not SOURCES.is_dir(), reason=f"the source distribution of transformers is not in {SOURCES}")
 @pytest.mark.skipif(not importlib.util.find_spec("parameterized"), reason="parameterized is not installed")
 def test_tests_of_transformers_pass_with_our_operators(build, tmp_path):  # noqa: ARG001

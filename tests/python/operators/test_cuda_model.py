@@ -21,6 +21,7 @@ def kernels():
         pytest.skip(str(missing))
 
 
+@pytest.mark.long
 def test_compiled_kernels_are_within_their_budgets(kernels):
     messages = compiled.beyond(kernels, compiled.read_budgets()[1])
     assert not messages, "\n".join([*messages, "If that is intended: attn/cuda/model/compiled.py --renew"])

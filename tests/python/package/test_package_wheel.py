@@ -102,6 +102,7 @@ def declared(q, k, v, *, causal):
 """
 
 
+@pytest.mark.long
 def test_a_function_of_a_file_is_measured_and_drawn_without_a_checkout(venv, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     attnbench = venv / "bin/attnbench"

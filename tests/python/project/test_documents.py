@@ -21,6 +21,9 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 
+# Pages whose commands or blocks take more than 20 s.
+LONG = ["docs/using.md", "docs/experiments.md", "docs/gate.md", "docs/python.md", "docs/distributed.md", "docs/models.md"]
+
 # Pages whose reader has run `make quickstart`, and nothing that installs or builds more.
 AFTER_QUICKSTART = ["docs/tutorial.md", "docs/python-methods.md"]
 
@@ -148,7 +151,11 @@ def shortened(command):
     return short
 
 
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if commands(d)])
+def parameters(documents):
+    return [pytest.param(d, marks=pytest.mark.long) if d in LONG else d for d in documents]
+
+
+@pytest.mark.parametrize("document", parameters(d for d in DOCUMENTS if commands(d)))
 def test_every_command_of_a_document_works(document, build, tmp_path, request):
     if build != ROOT / "build":
         pytest.skip("documents name the programs in build/")
@@ -226,7 +233,7 @@ for block in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d, "python")])
+@pytest.mark.parametrize("document", parameters(d for d in DOCUMENTS if blocks(d, "python")))
 def test_every_python_block_of_a_document_runs(document, build):
     programs = [block.replace('"build/', f'"{build}/') for block in blocks(document, "python")]
     # A block that joins a group of torch.distributed is the only rank of it.

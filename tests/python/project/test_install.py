@@ -101,6 +101,7 @@ def test_public_headers_include_only_public_headers(prefix):
             assert (include / included).is_file(), f"{header} includes {included}"
 
 
+@pytest.mark.long
 def test_a_project_that_finds_the_package_calls_linear_attention(prefix, tmp_path):
     said = configure(prefix, tmp_path / "build", "-DCMAKE_BUILD_TYPE=Debug")
     assert f"attnbench 0.1.0 with torch 2.11.0 of {Path(sys.executable).parent}/python3" in said
