@@ -1,13 +1,12 @@
 """Reads `environment.json`, which says what build and machine the lines of a folder come from."""
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from attnplots.records.records import Record
-from attnplots.records.text import RecordsError, printable, short
+from attnplots.records.text import RecordsError, json_object, printable, short
 
 FILE_NAME = "environment.json"
 COLUMNS = (
@@ -21,16 +20,11 @@ def read(folder: Path) -> dict[str, Any]:
     """All that the file of a folder says; empty if it is missing. Raises RecordsError if it cannot be read."""
     path = folder / FILE_NAME
     try:
-        said = json.loads(path.read_bytes().decode())
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
-    except (ValueError, RecursionError) as error:
-        raise RecordsError(f"{path}: expected a JSON object: {error}")
-    if not isinstance(said, dict):
-        raise RecordsError(f"{path}: expected a JSON object, found {short(said)}")
-    return said
+        return json_object(path)
+    except RecordsError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return {}
+        raise
 
 
 def told(folder: Path) -> dict[str, Any]:

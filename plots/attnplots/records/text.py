@@ -32,6 +32,20 @@ def json_lines(path: Path) -> list[tuple[int, Any]]:
     return found
 
 
+def json_object(path: Path) -> dict[str, Any]:
+    """The JSON object that a file holds. Raises RecordsError for a file that cannot be read, whose cause is then the OSError, and for
+    one that holds something else."""
+    try:
+        said = json.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}") from error
+    except (ValueError, RecursionError) as error:
+        raise RecordsError(f"{path}: expected a JSON object: {error}")
+    if not isinstance(said, dict):
+        raise RecordsError(f"{path}: expected a JSON object, found {short(said)}")
+    return said
+
+
 def short(value: object) -> str:
     """A value as JSON for an error message, cut to 40 characters."""
     text = json.dumps(value)

@@ -1,7 +1,6 @@
 """The figure of `attnbench models`: how many times as fast models of transformers are with the operators of
 this project, and the memory that they need."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from attnplots.figures import ticks
 from attnplots.figures.description import Group, Marks, Panel, Scale, Sheet
 from attnplots.figures.style import SOLID, Style
 from attnplots.records import environment
-from attnplots.records.records import RecordsError
+from attnplots.records.text import RecordsError, json_object
 
 FILE_NAME = "models.json"
 # By phase: the title of its panel.
@@ -44,13 +43,8 @@ class Models:
 def load(folder: Path) -> Models:
     """Reads the summary. Raises RecordsError if there is none, or if it is not one."""
     path = folder / FILE_NAME
-    try:
-        summary = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise RecordsError(f"{path}: {error.strerror}")
-    except ValueError as error:
-        raise RecordsError(f"{path}: expected a JSON object: {error}")
-    if not isinstance(summary, dict) or not isinstance(summary.get("models"), list) or not summary["models"]:
+    summary = json_object(path)
+    if not isinstance(summary.get("models"), list) or not summary["models"]:
         raise RecordsError(f"{path}: expected the summary that `attnbench models` writes, with at least one model")
     return Models(summary, environment.stamp([], environment.load(folder)))
 

@@ -1,6 +1,5 @@
 """The figure of `python -m attnbench.distributed simulate`: how operators scale with the number of ranks, by prediction."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ import numpy as np
 from attnplots.figures import style, ticks
 from attnplots.figures.description import Group, Line, Panel, Scale, Sheet
 from attnplots.records import environment
-from attnplots.records.records import RecordsError
 from attnplots.records.rows import Curve, size_text
+from attnplots.records.text import RecordsError, json_object
 
 FILE_NAME = "scaling.json"
 KEY = (
@@ -31,13 +30,8 @@ class Scaling:
 def load(folder: Path) -> Scaling:
     """Reads the prediction. Raises RecordsError if there is none, or if it is not one."""
     path = folder / FILE_NAME
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise RecordsError(f"{path}: {error.strerror}")
-    except ValueError as error:
-        raise RecordsError(f"{path}: expected a JSON object: {error}")
-    if not isinstance(found, dict) or not isinstance(found.get("operators"), list) or not found["operators"]:
+    found = json_object(path)
+    if not isinstance(found.get("operators"), list) or not found["operators"]:
         raise RecordsError(f"{path}: expected what `python -m attnbench.distributed simulate` writes, with at least one operator")
     return Scaling(found, environment.stamp([found]))
 
