@@ -139,17 +139,16 @@ Run add_measure_command(Command& command) {
   auto completed = options->c;
   completed.complete();
   // Declared before the options of the axes, which then replace what the shape has set.
-  command.add(
-      "--shape",
-      [options](const std::string& name) {
-        try {
-          for (const auto& [axis, value] : axes_of(find_model_shape(name))) set(options->c, *find_field(axis), value);
-        } catch (const std::invalid_argument& error) {  // begins with "shape = "
-          throw UsageError(std::string("--") + error.what());
-        }
-      },
-      "heads, dimensions and pattern of a released model, see `attnbench list shapes`; options of these axes override it",
-      {.placeholder = "MODEL"});
+  command.add("--shape",
+              [options](const std::string& name) {
+                try {
+                  for (const auto& [axis, value] : axes_of(find_model_shape(name))) set(options->c, *find_field(axis), value);
+                } catch (const std::invalid_argument& error) {  // begins with "shape = "
+                  throw UsageError(std::string("--") + error.what());
+                }
+              },
+              "heads, dimensions and pattern of a released model, see `attnbench list shapes`; options of these axes override it",
+              {.placeholder = "MODEL"});
   for (const auto& field : fields()) add_field_option(command, options, completed, field);
   add_like_option(command, options->like);
   add_format_option(command, options->format);

@@ -15,12 +15,13 @@ Run add_paper_command(Command& command) {
     std::string what, results, out, width, format, python;
   };
   const auto options = std::make_shared<PaperOptions>();
-  command.add("what", &options->what,
-              "figure or table of the paper; long: loss of long sequences against time; memory: what the peak memory consists of; "
-              "break-even: from which length on a GPU is faster than the CPU",
-              {.choices = {"figure1", "figure2", "figure3", "figure4", "figure5", "table1", "table2", "table3", "table4",
-                           "table5", "long", "memory", "break-even"},
-               .required = true});
+  command.add(
+      "what", &options->what,
+      "figure or table of the paper; long: loss of long sequences against time; memory: what the peak memory consists of; "
+      "break-even: from which length on a GPU is faster than the CPU",
+      {.choices = {"figure1", "figure2", "figure3", "figure4", "figure5", "table1", "table2", "table3", "table4", "table5",
+                   "long", "memory", "break-even"},
+       .required = true});
   command.add("--results", &options->results, "folder with folders of results, or one of these",
               {.placeholder = "DIR", .default_text = "results of the project", .completion = Completion::files});
   command.add("--out", &options->out, "folder for the files of a figure",
