@@ -4,6 +4,9 @@ Each function takes what the function of transformers with the same role takes, 
 and raises PassOn for a call that our operator cannot take. Layers give further arguments by keyword:
 those in NEUTRAL cannot change the result, borders of packed sequences are respected, and any other
 one that is given raises PassOn, so that no argument is dropped.
+
+Shapes, dtypes and units are those of attnbench.recurrent and attnbench.convolution. ValueError and
+TypeError from there also pass the call on.
 """
 
 from collections.abc import Callable
@@ -15,8 +18,8 @@ from torch import Tensor
 from attnbench import recurrent
 from attnbench.acceleration._counters import COUNTERS, PassOn
 
-# Arguments that layers pass down to all of their functions, and that do not concern these: what the
-# model is to return, what its loss is computed from, and what softmax attention derives from positions.
+# Names of keyword arguments that layers pass to all of their functions, and that cannot change the results of these:
+# what the model is to return, what its loss is computed from, and what softmax attention derives from positions.
 NEUTRAL = frozenset(
     {
         "num_items_in_batch", "output_hidden_states", "output_attentions", "output_router_logits", "return_dict",

@@ -34,7 +34,7 @@ TESTED = {
     ),
 }  # fmt: skip
 
-# Arguments of the interface that say what the mask says already.
+# Names of keyword arguments whose content the mask already has.
 _IN_THE_MASK = frozenset({"sliding_window"})
 
 
@@ -43,7 +43,7 @@ class Visible:
     """The keys that the queries of a batch entry see.
 
     Attributes:
-        causal: whether query i of N sees only the keys 0 to i + L − N of L.
+        causal: whether query i of N queries sees only the keys 0 to i + L − N of L keys.
         window: how many keys before and including its own a query sees; None for all.
         borders: where packed sequences begin and end; () for one sequence. Padding is a sequence of
             its own.

@@ -19,7 +19,7 @@ class Configuration:
     Attributes:
         name: by which commands and records name it.
         shaped_like: the released model whose proportions it has.
-        scale: by what the widths of that were divided.
+        scale: the divisor of the released model's widths.
         module: of transformers, such as "qwen3_5".
         classes: the names of the classes of the configuration and of the model.
         settings: the arguments of the configuration.
@@ -45,7 +45,7 @@ class Configuration:
 
     def build(self, seed: int = 0) -> Any:
         """The model in float32, with weights drawn from the seed, in training mode. Imports transformers
-        and torch."""
+        and torch, and seeds PyTorch's global generator."""
         import torch
 
         module = f"transformers.models.{self.module}"

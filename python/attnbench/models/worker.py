@@ -39,9 +39,9 @@ class Request:
         variant: TRANSFORMERS, OURS or FLOOR.
         tokens: the length of the sequence of a step and of a prefill; one sequence is a batch.
         generated: how many tokens are generated.
-        repeats: how often a measurement is repeated after one that does not count.
-        steps: of a training of which the losses are compared.
-        threads: of PyTorch; 0 for its default.
+        repeats: the number of timed runs after the first, which does not count.
+        steps: the number of training steps whose losses are recorded.
+        threads: the number of threads of PyTorch; 0 for its default.
         tiny: whether the model is the one for tests.
     """
 
