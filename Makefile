@@ -95,7 +95,7 @@ fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/
 	@[ -f build-fuzz/build.ninja ] || cmake --preset fuzz
 	@cmake --build --preset fuzz
 
-results: build ## measure what is published in results/: all sweeps (two hours); MINUTES=60 begins what fits into an hour
+results: build ## measure what is published in results/: all sweeps (two and a half hours); MINUTES=60 begins what fits into an hour
 	@experiments/reproduce sweeps $(if $(MINUTES),--minutes $(MINUTES))
 
 reproduce: build ## run the paper's experiments with whole models in sizes for two cores (two hours); MINUTES as for results

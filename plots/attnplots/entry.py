@@ -50,6 +50,10 @@ TABLE: dict[str, Figure | Command] = {
         "draws figure 1: time and peak memory against the sequence length, and where methods become faster than sdpa",
         "figures.scaling:describe_crossovers", "figures.scaling:describe_ratio",
     ),
+    "today": Figure(
+        "draws time and peak memory of the attention of 2020 and of today's models against the sequence length",
+        "figures.patterns:describe",
+    ),
     "quickstart": Figure(
         "draws time and peak memory per sequence against the sequence length",
         "figures.scaling:describe", "figures.scaling:describe_ratio",

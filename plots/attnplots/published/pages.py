@@ -1,6 +1,6 @@
 """Writes into the project's pages what the records say, so that no number is copied by hand.
 
-README.md, docs/numbers.md and docs/experiments.md have blocks between the lines `<!-- results: NAME -->` and
+README.md, docs/numbers.md, docs/experiments.md and docs/choosing.md have blocks between the lines `<!-- results: NAME -->` and
 `<!-- results end -->`; docs/claims.md is written as a whole.
 """
 
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnplots.published import experiment_tables, verdicts
-from attnplots.published.quoted import machine_folder, provenance
+from attnplots.published import choosing, experiment_tables, verdicts
+from attnplots.published.quoted import linked_provenance, machine_folder
 from attnplots.records import certainty, crossovers, driver, records
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.records.ratios import Factors
 from attnplots.records.records import Record, RecordsError
 from attnplots.records.words import amount, listed, span, times_as_fast
 
-PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md")
+PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md", "docs/choosing.md")
 CLAIMS = "docs/claims.md"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
 # A link to the figure of a sweep, which is in the folder of a machine.
@@ -36,11 +36,6 @@ PACKAGES = {
 }
 # PyTorch's flexible attention, which is compared with PyTorch's own RIVAL.
 FLEX = "rivals/flex-attention.py"
-
-
-def _provenance(root: Path, folder: Path, of: Sequence[Record]) -> str:
-    """Where and when records were measured, with a link to them, as the end of a sentence."""
-    return f"{provenance(folder, of)} ([records]({folder.relative_to(root)}/))"
 
 
 def _time(record: Record | None) -> str:
@@ -111,7 +106,7 @@ def figure1_table(root: Path) -> list[str]:
         *verdicts.table(head, rows),
         "Time of one sequence, forward and backward. “± 2 %”: the 95 % interval of the time reaches at most 2 % to each side; "
         f"“not measured”: the sweep has no such case. Each case ran in {count} process{'' if count == '1' else 'es'}. Bold: the fastest that was "
-        f"measured. Measured on {_provenance(root, folder, own)}.",
+        f"measured. Measured on {linked_provenance(root, folder, own)}.",
     ]
 
 
@@ -140,7 +135,7 @@ def rivals_table(root: Path) -> list[str]:
         of = f"{'causal ' if causal else ''}`{baseline}`"
         ends = f"{min(lengths):,} to {max(lengths):,}"
         lines.append(f"| {PACKAGES[package]} | {of} | {ends} | {' | '.join(words)} |")
-    where = f"Measured by `sweeps/rivals.toml` on {_provenance(root, folder, own)}."
+    where = f"Measured by `sweeps/rivals.toml` on {linked_provenance(root, folder, own)}."
     return [*lines, "", *_flex_sentences(own), where]
 
 
@@ -255,6 +250,7 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "long-copy": experiment_tables.long_copy_table,
     "speech-short": experiment_tables.speech_table,
     "speech-epoch": experiment_tables.epoch_table,
+    **choosing.BLOCKS,
 }
 
 

@@ -1,0 +1,235 @@
+"""What docs/choosing.md says: which attention suits a need, and the times, memory and errors that say so.
+
+Each choice is computed from the records of the sweeps `today`, `decode` and `quality`, so that no recommendation
+outlives the numbers behind it. A choice whose records are missing is left out.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnplots.published import verdicts
+from attnplots.published.quoted import linked_provenance, machine_folder
+from attnplots.records import crossovers, records
+from attnplots.records.crossovers import CROSSES, RIVAL
+from attnplots.records.records import Record
+from attnplots.records.words import amount, bytes_text, time_text, times_as_fast
+
+PAGE = "docs/choosing.md"
+TRAINING, DECODING, QUALITY = "today", "decode", "quality"
+NOTHING = ["Nothing is measured yet."]
+TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
+# What the methods of the sweep `today` compute, by their names without options.
+EXACT = ("softmax", "sdpa", "sparse-sdpa")
+NO_GATES, GATES = ("linear", "favor", "lsh-1"), ("simple-gla", "gated-delta", "kda")
+CHOSEN = ("topk-pooled",)
+# Decoding steps with a state of fixed size.
+RECURRENT = ("linear", "taylor", "polynomial-2", "favor", *GATES)
+# The setting of the sweep `quality` that is quoted: attention that is peaked on a few keys.
+CONCENTRATION, QUALITY_LENGTH = 2, 4096
+# A method whose median error is below this comes close to exact attention.
+CLOSE = 0.2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What suits a need: the name of the method as tables show it, and the numbers that say so."""
+
+    need: str
+    use: str
+    measured: str
+
+
+def _load(root: Path, name: str) -> tuple[Path | None, list[Record]]:
+    folder = machine_folder(root, name)
+    return folder, [r for r in records.load(folder) if r["outcome"] == "measured"] if folder else []
+
+
+def series_name(record: Record) -> str:
+    """A method with its pattern, as this page writes it: `sparse-sdpa window:512`."""
+    pattern = record.get("pattern") or "all"
+    return f"`{record['method']}`" if pattern == "all" else f"`{record['method']} {pattern}`"
+
+
+def _of(found: Iterable[Record], methods: Sequence[str], pattern: str = "all") -> list[Record]:
+    return [r for r in found if r["method"] in methods and (r.get("pattern") or "all") == pattern]
+
+
+def _at(found: Iterable[Record], length: int) -> list[Record]:
+    return [r for r in found if r["query_len"] == length]
+
+
+def _longest(found: Sequence[Record]) -> int:
+    return max((r["query_len"] for r in found), default=0)
+
+
+def _least(found: Iterable[Record], column: str) -> Record | None:
+    return min((r for r in found if r.get(column)), key=lambda r: r[column], default=None)
+
+
+def _ranked(found: Sequence[Record], column: str, text: Callable[[float], str]) -> str:
+    """All of these in the order of a column: "`a` 1 ms, `b` 2 ms"."""
+    ordered = sorted((r for r in found if r.get(column)), key=lambda r: r[column])
+    return ", ".join(f"{series_name(r)} {text(r[column])}" for r in ordered)
+
+
+def training_choices(found: Sequence[Record], crosses: dict[str, float]) -> list[Choice]:
+    """The choices about training; `crosses` are the lengths from which on methods are faster than RIVAL."""
+    chosen = []
+    exact = _of(found, EXACT)
+    longest = _longest(_of(found, [RIVAL]))
+    if best := _least(_at(exact, longest), TIME):
+        chosen.append(Choice(
+            "softmax attention over all keys, exactly", series_name(best),
+            f"N = {longest:,}: {_ranked(_at(exact, longest), TIME, time_text)}",
+        ))  # fmt: skip
+    fixed = [*_of(found, [*NO_GATES, *GATES])]
+    if crosses:
+        ends = "; ".join(f"`{method}` from N = {at:,.0f} on" for method, at in sorted(crosses.items(), key=lambda x: x[1]))
+        chosen.append(Choice("sequences so short that all pairs cost little", f"`{RIVAL}`", f"faster than `{RIVAL}` are {ends}"))
+    windows = [r for r in found if (r.get("pattern") or "all") != "all"]
+    if windows and (rival := _least(_at(_of(found, [RIVAL]), longest), TIME)) and (best := _least(_at(windows, longest), TIME)):
+        chosen.append(Choice(
+            "softmax where a token needs only what is near", series_name(best),
+            f"N = {longest:,}: {time_text(best[TIME])}, {times_as_fast(best[TIME] / rival[TIME], RIVAL)}",
+        ))  # fmt: skip
+    last = _longest(fixed)
+    for need, methods in (
+        ("long sequences, and no softmax: the fastest", [*NO_GATES, *GATES]),
+        ("the same with a state that forgets", GATES),
+    ):
+        if best := _least(_at(_of(found, methods), last), TIME):
+            of = _ranked(_at(_of(found, methods), last), TIME, time_text)
+            chosen.append(Choice(need, series_name(best), f"N = {last:,}: {of}"))
+    everything = [*fixed, *windows]
+    if best := _least(_at(everything, last), MEMORY):
+        of = _ranked(_at(everything, last), MEMORY, bytes_text)
+        chosen.append(Choice("the least memory in training", series_name(best), f"N = {last:,}: {of}"))
+    return chosen
+
+
+def decoding_choices(found: Sequence[Record]) -> list[Choice]:
+    """The choice about generating long texts token by token."""
+    last = _longest(_of(found, RECURRENT))
+    best = _least(_at(_of(found, RECURRENT), last), "time_median_ms")
+    rival = _least(_at(_of(found, ["stateful-sdpa", "stateful-softmax"]), last), "time_median_ms")
+    if not best or not rival:
+        return []
+    ratio = best["time_median_ms"] / rival["time_median_ms"]
+    return [Choice(
+        "generating long texts", series_name(best),
+        f"token {last:,}: {time_text(best['time_median_ms'])} and {bytes_text(best['state_bytes'])} of state, "
+        f"{times_as_fast(ratio, rival['method'])}, which keeps {bytes_text(rival['state_bytes'])}",
+    )]  # fmt: skip
+
+
+def quality_choices(found: Sequence[Record]) -> list[Choice]:
+    """The choice about replacing the softmax attention of a trained model."""
+    scored = [
+        r for r in found
+        if r["method"] not in EXACT and r.get("causal") and r["inputs"] == "normal" and r.get("quality_row_error_median") is not None
+        and r["concentration"] == CONCENTRATION and r["query_len"] == QUALITY_LENGTH
+    ]  # fmt: skip
+    ordered = sorted(scored, key=lambda r: r["quality_row_error_median"])[:3]
+    if not ordered:
+        return []
+    of = ", ".join(f"{series_name(r)} {r['quality_row_error_median']:.2f}" for r in ordered)
+    return [Choice(
+        "replacing the softmax of a trained model without training it again",
+        series_name(ordered[0]) if ordered[0]["quality_row_error_median"] < CLOSE else "nothing: train it again",
+        f"median error of a row relative to exact attention, N = {QUALITY_LENGTH:,}, peaked attention: {of}; "
+        f"an output of zeros has {ordered[0]['quality_of_zero_row_error_median']:.0f}",
+    )]  # fmt: skip
+
+
+def decisions(root: Path) -> list[str]:
+    """The table of needs and what suits them."""
+    chosen, sources = [], []
+    folder, found = _load(root, TRAINING)
+    if folder and found:
+        known = [c for c in crossovers.load(folder) if c.verdict == CROSSES and c.faster]
+        chosen += training_choices(found, {c.method: c.length for c in known if c.length})
+        sources.append(linked_provenance(root, folder, found, PAGE))
+    for name, choose in ((DECODING, decoding_choices), (QUALITY, quality_choices)):
+        folder, found = _load(root, name)
+        if folder and (more := choose(found)):
+            chosen += more
+            sources.append(linked_provenance(root, folder, found, PAGE))
+    if not chosen:
+        return NOTHING
+    rows = [[choice.need, choice.use, choice.measured] for choice in chosen]
+    where = "; ".join(dict.fromkeys(sources))
+    return [*verdicts.table(["you need", "use", "measured"], rows), f"Measured on {where}."]
+
+
+def training_table(root: Path) -> list[str]:
+    """Time and memory of a training step by method and length."""
+    folder, found = _load(root, TRAINING)
+    if not folder or not found:
+        return NOTHING
+    lengths = sorted({r["query_len"] for r in found if r["method"] == "linear" and r["query_len"] >= 512})
+    by_case = {(series_name(r), r["query_len"]): r for r in found}
+    rows = []
+    for name in dict.fromkeys(series_name(r) for r in found):
+        known = [by_case.get((name, n)) for n in lengths]
+        times = [f"{time_text(r[TIME])}" if r else "not measured" for r in known]
+        last = next((r for r in reversed(known) if r), None)
+        memory = f"{bytes_text(last[MEMORY])} at {last['query_len']:,}" if last else "not measured"
+        rows.append([name, *times, memory])
+    head = ["method", *(f"N = {n:,}" for n in lengths), "memory"]
+    return [
+        *verdicts.table(head, rows),
+        "Forward and backward of one causal sequence, 8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found, PAGE) + ".",
+    ]
+
+
+def decoding_table(root: Path) -> list[str]:
+    """Time of a token and size of the state by method and position."""
+    folder, found = _load(root, DECODING)
+    if not folder or not found:
+        return NOTHING
+    found = [r for r in found if r["protocol"] == "decode"]
+    lengths = [n for n in (64, 4096, 65536) if _at(found, n)]
+    by_case = {(series_name(r), r["query_len"]): r for r in found}
+    rows = []
+    for name in dict.fromkeys(series_name(r) for r in found):
+        known = [by_case.get((name, n)) for n in lengths]
+        last = next((r for r in reversed(known) if r), None)
+        if last:
+            times = [time_text(r["time_median_ms"]) if r else "not measured" for r in known]
+            rows.append([name, *times, f"{bytes_text(last['state_bytes'])} at {last['query_len']:,}"])
+    head = ["method", *(f"token {n:,}" for n in lengths), "state"]
+    return [*verdicts.table(head, rows), "8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found, PAGE) + "."]
+
+
+def quality_table(root: Path) -> list[str]:
+    """The error of methods relative to exact attention, by how peaked the attention is."""
+    folder, found = _load(root, QUALITY)
+    own = [
+        r for r in found
+        if r.get("causal") and r["query_len"] == QUALITY_LENGTH and r["inputs"] == "normal" and r.get("quality_row_error_median") is not None
+        and r["method"] not in EXACT
+    ]  # fmt: skip
+    if not folder or not own:
+        return NOTHING
+    levels = sorted({r["concentration"] for r in own})
+    by_case = {(series_name(r), r["concentration"]): r for r in own}
+    rows = []
+    for name in dict.fromkeys(series_name(r) for r in own):
+        known = [by_case.get((name, level)) for level in levels]
+        rows.append([name, *(f"{r['quality_row_error_median']:.2f}" if r else "not measured" for r in known)])
+    share = {r["concentration"]: r.get("quality_effective_share") for r in own}
+    heads = [f"{level:g} ({100 * share[level]:.2g} % of the keys)" if share[level] else f"{level:g}" for level in levels]
+    return [
+        *verdicts.table(["method", *heads], rows),
+        f"Median error of a row, relative to exact attention, causal, N = {QUALITY_LENGTH:,}; an output of zeros has 1. A column is a concentration, "
+        f"with the share of the keys to which a row attends. Measured on {linked_provenance(root, folder, own, PAGE)}.",
+    ]
+
+
+BLOCKS: dict[str, Callable[[Path], list[str]]] = {
+    "choosing": decisions,
+    "choosing-training": training_table,
+    "choosing-decoding": decoding_table,
+    "choosing-quality": quality_table,
+}
