@@ -86,9 +86,10 @@ void print_meaning_of_orders(const Growth& growth) {
   if (growth.tests > 0)
     text += fmt::format(
         "Over all rows together, a verdict on a time is wrong with a probability of at most {:.0f} %: the number of such rows is "
-        "{}, and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval, and the "
-        "exponent "
-        "of every step between neighbouring lengths, is more than {} above the declared exponent. ",
+        "{}, and each of their intervals has the level {:.2f} %. An order is consistent if the interval ends at most {} above "
+        "the "
+        "declared exponent, and contradicted if the whole interval, and the exponent of every step between neighbouring lengths, "
+        "is above that. ",
         100 * kErrorRate, growth.tests, 100 * growth.confidence(), kExponentMargin);
   if (from_points > 0)
     text += fmt::format(
@@ -225,7 +226,7 @@ void print_never_crossing(const Analysis& analysis, const SeriesNames& names, Fo
       others.push_back(from == row.from ? name : fmt::format("{} (from {} on)", name, length_text(from)));
     table.add_row({row.quantity, row.setting, row.name, length_text(row.from), fmt::format("{}", fmt::join(others, ", "))});
   }
-  if (!rows.empty()) print_section("Never crossing: one needs less from the first common length on", table, format);
+  if (!rows.empty()) print_section("No crossing at the measured lengths: one needs less at all that both have", table, format);
 }
 
 // What a comparison compares, such as "time of linear / softmax (cpu, forward)".
@@ -275,7 +276,8 @@ void print_meaning_of_crossovers(const Analysis& analysis) {
     if (pair.basis == RatioBasis::records) ++recorded;
   }
   if (times == 0) return;
-  std::string text = "The interval of each comparison of times has the level 95 %.";
+  std::string text =
+      "Each comparison of times uses intervals of the level 95 %, by itself and not over all comparisons together.";
   if (recorded > 0)
     text += fmt::format(
         " For {}, it combines the intervals of the records, because there are not {} processes of each case; another run can "

@@ -94,7 +94,9 @@ int compare_folders(const CompareOptions& options) {
   if (std::none_of(pairs.begin(), pairs.end(), [](const RecordPair& pair) { return pair.a && pair.b; }))
     throw UsageError(
         fmt::format("{} and {} have no case in common; --apart names axes in which they may differ", options.a, options.b));
-  const auto report = compare_records(pairs, options.apart, options.asked_quantity(), options.criteria());
+  auto report = compare_records(pairs, options.apart, options.asked_quantity(), options.criteria());
+  report.a = options.a;
+  report.b = options.b;
   if (options.format == Format::json) print_json(json_of(report));
   else print_report(report, options.format);
   print_notice(shortage_in_words(report));

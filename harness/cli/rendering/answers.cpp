@@ -56,7 +56,7 @@ std::string certainty_of(const Speedup& speedup) {
   return "95 %: " + interval_text(speedup);
 }
 
-// From which measured length on the method is faster than the baseline, as the end of a sentence.
+// From which length on, of those at which both were measured, the method is faster than the baseline, as the end of a sentence.
 std::string faster_from(const SettingSpeedups& setting, const Speedup& best) {
   std::map<double, bool> is_faster;  // by length
   for (const auto* speedup : setting.speedups)
@@ -65,34 +65,45 @@ std::string faster_from(const SettingSpeedups& setting, const Speedup& best) {
   if (is_faster.size() < 2) return "";
   auto from = is_faster.end();
   while (from != is_faster.begin() && std::prev(from)->second) --from;
-  if (from == is_faster.begin()) return fmt::format(", and faster at every measured N from {} on", from->first);
+  if (from == is_faster.begin())
+    return fmt::format(", and faster at every N from {} on at which both were measured", from->first);
   if (std::next(from) == is_faster.end()) return ", and at no shorter measured N";
-  return fmt::format(", and faster at every measured N from {} on, not at {}", from->first, std::prev(from)->first);
+  return fmt::format(", and faster at every N from {} on at which both were measured, not at {}", from->first,
+                     std::prev(from)->first);
 }
 
-std::string exponent_text(const Growth& growth, const Record& like, const std::string& method) {
+// How the time of a method grows with the length, if that is known.
+const Order* order_of_time(const Growth& growth, const Record& like, const std::string& method) {
   for (const auto& order : growth.orders) {
     if (order.quantity != "time" || !order.exponent || order.series->method != method) continue;
     const auto& setting = order.series->setting;
     const bool is_same = std::all_of(setting.begin(), setting.end(), [&](const auto& axis) {
       return axis.first == "method" || like.get(axis.first) == axis.second;
     });
-    if (is_same) return fmt::format("N^{:.2f}", *order.exponent);
+    if (is_same) return &order;
   }
-  return "";
+  return nullptr;
 }
+
+// The lengths over which an exponent was fitted.
+std::string range_in_words(const Order& order) { return fmt::format("from N = {} to {}", order.from, order.to); }
 
 // How the times of two methods grow, as a sentence after a space; empty if it is not known of either.
 std::string growth_in_words(const Growth& growth, const Record& like, const std::string& method, const std::string& baseline,
                             const MethodNames& names) {
-  const auto mine = exponent_text(growth, like, method), theirs = exponent_text(growth, like, baseline);
-  if (mine.empty() && theirs.empty()) return "";
-  const auto of = [&](const std::string& exponent, const std::string& of_method) {
-    return fmt::format("as {} for {}", exponent, names.of(of_method));
+  const auto *mine = order_of_time(growth, like, method), *theirs = order_of_time(growth, like, baseline);
+  if (!mine && !theirs) return "";
+  const auto of = [&](const Order& order, const std::string& of_method) {
+    return fmt::format("as N^{:.2f} for {}", *order.exponent, names.of(of_method));
   };
-  if (mine.empty() || theirs.empty())
-    return fmt::format(" The time grows {}.", mine.empty() ? of(theirs, baseline) : of(mine, method));
-  return fmt::format(" The time grows {} and {}.", of(mine, method), of(theirs, baseline));
+  if (!mine || !theirs) {
+    const auto& known = mine ? *mine : *theirs;
+    return fmt::format(" The time grows {} {}.", of(known, mine ? method : baseline), range_in_words(known));
+  }
+  if (range_in_words(*mine) == range_in_words(*theirs))
+    return fmt::format(" The time grows {} and {} {}.", of(*mine, method), of(*theirs, baseline), range_in_words(*mine));
+  return fmt::format(" The time grows {} ({}) and {} ({}).", of(*mine, method), range_in_words(*mine), of(*theirs, baseline),
+                     range_in_words(*theirs));
 }
 
 std::string sentence_of(const SettingSpeedups& setting, const std::string& baseline_method, double within, const Growth* growth,
@@ -112,8 +123,8 @@ std::string sentence_of(const SettingSpeedups& setting, const std::string& basel
   std::string text = setting.name.empty() ? "" : setting.name + ": ";
   switch (finding_of(*best)) {
     case Finding::faster:
-      text +=
-          fmt::format("{} is {} as {} at N = {} ({}){}.", method, speed, baseline, longest, sure, faster_from(setting, *best));
+      text += fmt::format("{} is {}{} as {} at N = {} ({}){}.", method, others == 1 ? "" : "the fastest, ", speed, baseline,
+                          longest, sure, faster_from(setting, *best));
       break;
     case Finding::slower:
       text += others == 1

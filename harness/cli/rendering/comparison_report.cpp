@@ -116,7 +116,12 @@ std::string quantity_in_words(const ComparisonReport& report) {
     return std::any_of(report.cases.begin(), report.cases.end(), [&](const auto& c) { return c.quantity == quantity; });
   };
   if (!any(Quantity::ratio)) return "times";
-  return any(Quantity::time) ? "times, or the ratios to a baseline where both have them," : "ratios to the baseline";
+  if (any(Quantity::time)) return "times, or the ratios to a baseline where both have them,";
+  std::set<std::string> baselines;
+  const MethodNames names(records_of(report));
+  for (const auto& c : report.cases)
+    if (c.quantity) baselines.insert(names.of_baseline(*c.pair.a));
+  return baselines.size() == 1 ? "ratios to the baseline " + *baselines.begin() : "ratios to the baselines";
 }
 
 // Why cases cannot be told, after their number.
@@ -167,7 +172,12 @@ void print_differences(const ComparisonReport& report, Format format) {
   TextTable table;
   for (const auto* header : {"what differs", "a", "b"}) table.add_column(header);
   table.answer_with({"what differs", "a", "b"});
-  for (const auto& [column, a, b] : report.differences) table.add_row({column, a, b});
+  const auto shown = [](const std::string& column, const std::string& value) {
+    const auto* known = find_column(column);
+    const bool is_size = known && known->unit == "B" && value.find_first_not_of("0123456789") == std::string::npos;
+    return is_size ? format_bytes(std::stod(value)) : value;
+  };
+  for (const auto& [column, a, b] : report.differences) table.add_row({column, shown(column, a), shown(column, b)});
   print_table(table, format);
   fmt::print("\n");
 }
@@ -250,8 +260,8 @@ std::string drift_in_words(const ComparisonReport& report) {
   if (factors.empty()) return "";
   const auto [least, most] = std::minmax_element(factors.begin(), factors.end());
   return fmt::format(
-      "Ratios to the baseline are compared, so that what slowed a case and its baseline alike does not count: the times of these "
-      "cases are {:.3f}× as long in b (median; from {:.3f}× to {:.3f}×). --quantity time compares the times.",
+      "What slowed a case and its baseline alike does not count. The times themselves are {:.3f}× as long in b (the median of "
+      "these cases; the least is {:.3f}×, the most {:.3f}×), and --quantity time compares them.",
       median(factors), *least, *most);
 }
 
@@ -266,7 +276,7 @@ std::vector<Finding> ComparisonReport::findings() const {
 
 ComparisonReport compare_records(const std::vector<RecordPair>& pairs, const std::vector<std::string>& apart,
                                  std::optional<Quantity> quantity, const EquivalenceCriteria& criteria) {
-  ComparisonReport report{criteria, apart, {}, differences_of(pairs)};
+  ComparisonReport report{criteria, apart, {}, differences_of(pairs), {}, {}};
   std::vector<TwoSides> sides;
   bool any_measured = false;
   for (const auto& pair : pairs) {
@@ -330,24 +340,28 @@ Json json_of(const ComparisonReport& report) {
 }
 
 void print_report(const ComparisonReport& report, Format format) {
-  if (format != Format::csv)
-    print_answers({format == Format::markdown ? markdown_text(answer_in_words(report)) : answer_in_words(report)});
+  if (format != Format::csv) {
+    std::vector<std::string> sentences = {answer_in_words(report)};
+    if (auto drift = drift_in_words(report); !drift.empty()) sentences.push_back(std::move(drift));
+    sentences.push_back(fmt::format("a is {}, and b is {}.", report.a, report.b));
+    if (format == Format::markdown)
+      for (auto& sentence : sentences) sentence = markdown_text(sentence);
+    print_answers(sentences);
+  }
   print_differences(report, format);
   print_cases(report, format);
   if (format == Format::csv) return;
   fmt::print("\n");
   print_paragraph(fmt::format(
-      "b / a is estimated from all pairs of a process of a and one of b, which can differ a little from the ratio of the two "
-      "medians. a and b are the medians, adjusted to this estimate: one is multiplied, and the other divided, by one factor. A "
-      "case "
-      "is different if its Holm-adjusted p is below {:g} and its ratio is beyond ±{:g} %, and equivalent if the 90 % interval of "
-      "its ratio lies within ±{:g} %. The interval of an equivalent case is this one. That of others is the 95 % interval or, of "
-      "fewer than {} processes a side, their range; each begins with what it is.",
+      "Where b / a is above 1×, b is slower. It is estimated from all pairs of a process of a and one of b; the columns a and b "
+      "are the medians, moved a little so that their ratio is this estimate. A case is different if its Holm-adjusted p is below "
+      "{:g} and its ratio is beyond ±{:g} %, and equivalent if the 90 % interval of its ratio lies within ±{:g} %. The column "
+      "interval shows the 90 % interval of an equivalent case, and the 95 % interval of any other or, of fewer than {} processes "
+      "a side, their range.",
       report.criteria.alpha, 100 * report.criteria.within, 100 * report.criteria.within, kMinValuesOfInterval));
   const auto hidden =
       std::count_if(report.cases.begin(), report.cases.end(), [&](const auto& c) { return !is_shown(c, format); });
   if (hidden > 0) print_paragraph(fmt::format("Not shown: {} that neither side measured.", count_of(hidden, "case")));
-  if (const auto drift = drift_in_words(report); !drift.empty()) print_paragraph(drift);
 }
 
 std::string shortage_in_words(const ComparisonReport& report) {

@@ -29,6 +29,7 @@ struct ComparisonReport {
   std::vector<std::string> apart;  // axes in which the two records of a case may differ
   std::vector<ComparedPair> cases;
   std::vector<Difference> differences;
+  std::string a, b;  // the folders of the two sides
 
   // Of the cases that were compared.
   std::vector<Finding> findings() const;

@@ -225,10 +225,9 @@ TextTable summary_table_of(const std::vector<const Record*>& records) {
   const bool published = std::any_of(records.begin(), records.end(), [](const auto* r) { return !published_text(*r).empty(); });
   const MethodNames names(records);
   const auto ratio = ratio_header(records, names);
-  for (const auto* header : {"time", "interval"}) table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"time", "time/sequence", "interval"}) table.add_column(header, TextTable::Align::right);
   if (!ratio.empty()) table.add_column(ratio, TextTable::Align::right);
-  for (const auto* header : {"time/sequence", "memory/sequence", "rounding error"})
-    table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"memory/sequence", "rounding error"}) table.add_column(header, TextTable::Align::right);
   table.add_column("implementation");
   table.add_column("outcome");
   if (published) table.add_column("published");
@@ -249,9 +248,9 @@ TextTable summary_table_of(const std::vector<const Record*>& records) {
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(axis_text(record, axis->name, names));
     cells.push_back(format_ms(record.number("time_median_ms")));
+    cells.push_back(format_ms(record.number("time_per_sample_ms")));
     cells.push_back(interval_text(record));
     if (!ratio.empty()) cells.push_back(ratio_text(record));
-    cells.push_back(format_ms(record.number("time_per_sample_ms")));
     cells.push_back(format_bytes(record.number("peak_extra_bytes_per_sample")));
     cells.push_back(record.get("unverified") == true ? "unverified" : error_text(record.number("max_rel_error")));
     cells.push_back(record.text("implementation"));
@@ -317,12 +316,13 @@ std::vector<std::string> legend_of(const std::vector<const Record*>& records) {
     return any([&](const auto* r) { return r->measured() && warning_about(*r) == warning; });
   };
   std::vector<std::string> sentences, reaches;
-  if (has_scope(scope_name(IntervalScope::across_processes))) reaches.emplace_back("which is the 95 % interval across processes");
+  if (has_scope(scope_name(IntervalScope::across_processes))) reaches.emplace_back("the 95 % interval across processes");
   if (has_scope(scope_name(IntervalScope::range_of_processes)))
     reaches.emplace_back("after \"range\" the range of two to five processes, too few for a 95 % interval");
   if (has_scope(kSpreadWithinProcess)) reaches.emplace_back("after \"spread\" the middle half of the samples of one process");
   if (!reaches.empty())
-    sentences.push_back(fmt::format("± is how far the interval of a value reaches from it, {}.", fmt::join(reaches, "; ")));
+    sentences.push_back(
+        fmt::format("±: how far the interval of a time reaches to its farther end; it is {}.", fmt::join(reaches, "; ")));
   if (const auto baselines = baselines_of(records, MethodNames(records)); baselines.size() > 1)
     sentences.push_back(fmt::format("The baseline of a case is {}, as its column baseline says.", fmt::join(baselines, " or ")));
   if (warns(Warning::noisy))
@@ -336,7 +336,8 @@ std::vector<std::string> legend_of(const std::vector<const Record*>& records) {
       const auto source = text.substr(0, text.find(": "));
       if (!source.empty() && std::find(sources.begin(), sources.end(), source) == sources.end()) sources.push_back(source);
     }
-    sentences.push_back(fmt::format("published: the outcome, time or memory of the case in {}.", fmt::join(sources, "; ")));
+    sentences.push_back(
+        fmt::format("The column published has the outcome, time or memory of the case in {}.", fmt::join(sources, "; ")));
   }
   return sentences;
 }

@@ -91,7 +91,7 @@ def test_lines_have_colours_only_where_colours_are_wanted(attnbench, records, co
 def test_the_chart_is_beside_the_table_if_it_fits_and_below_it_otherwise(attnbench, records):
     records()
     _, wide = attnbench.on_terminal("table", "out", width=250, env=environment(NO_COLOR="1"))
-    table = attnbench("table", "out").stdout.partition("± is")[0].splitlines()
+    table = attnbench("table", "out").stdout.partition("±: how")[0].splitlines()
     # The chart has more rows than the table, and both begin in the first row.
     table = table[next(number for number, line in enumerate(table) if line.startswith("─")) - 1 :]
     rows = wide.splitlines()
@@ -115,7 +115,7 @@ def test_the_chart_is_beside_the_table_if_it_fits_and_below_it_otherwise(attnben
 def test_the_chart_ends_beside_the_end_of_a_long_table(attnbench, records):
     records(lengths=range(1024, 31 * 1024, 1024))
     _, shown = attnbench.on_terminal("table", "out", width=250, env=environment(NO_COLOR="1"))
-    assert "a linear  b softmax" in shown.partition("± is")[0].splitlines()[-1]
+    assert "a linear  b softmax" in shown.partition("±: how")[0].splitlines()[-1]
 
 
 def test_the_chart_has_the_lengths_and_times_of_the_records(attnbench, records):

@@ -324,7 +324,7 @@ def test_files_and_tables_stay_readable_after_misbehaviour(misbehaved):
     total = len(NAMES) + 1
     assert len((out / "records.csv").read_text("utf-8").splitlines()) >= 1 + total
     assert len(attnbench.json("table", "out")) == total
-    rows, _, _ = attnbench("table", "out").stdout.partition("\n± is how far the interval of a value reaches")
+    rows, _, _ = attnbench("table", "out").stdout.partition("\n±: how far the interval of a time reaches")
     shared, *table = rows.splitlines()
     assert shared.startswith("In all rows: device=cpu, ") and len(table) == 2 + total
     reasons = attnbench("table", "out", "--columns", "seed,reason").stdout
