@@ -28,9 +28,9 @@ def functions(path):
 
 MINE = {
     node.name: node
-    for module in ("recurrent", "convolution")
-    for node in functions(ROOT / "python" / "attnbench" / f"{module}.py")
-    if not node.name.startswith("_")
+    for path in [ROOT / "python/attnbench/convolution.py", *(ROOT / "python/attnbench/recurrent").glob("*.py")]
+    for node in functions(path)
+    if not node.name.startswith("_") and path.name != "_rule.py"
 }
 
 
