@@ -45,6 +45,12 @@ def unimportable(path: str, text: str) -> MethodError:
     return MethodError(f"{path} cannot be imported:\n{text.strip()}")
 
 
+def short(value: Any) -> str:
+    """A value for a message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
 def missing(path: str, name: str, functions: list[str]) -> MissingFunction:
     """The error about a file that defines only these functions."""
     return MissingFunction(f"{path} has no function '{name}'; its functions: {', '.join(functions) or 'none'}")
