@@ -1,5 +1,1 @@
-"""The code that the plotting scripts share.
-
-A script `plots/NAME.py` passes its own path and a function that turns records into a figure to
-`cli.main`, which finds the result folders, writes the files and reports errors for all scripts.
-"""
+"""Draws figures, prints tables and writes pages of records; `entry` finds by a name what does."""

@@ -365,6 +365,28 @@ def chromium():
         browser.close()
 
 
+# Milliseconds after which an action in a browser counts as failed, also on a slow and busy machine.
+PATIENCE_MS = 120_000
+
+
+@contextlib.contextmanager
+def opened_page(chromium, path, **context):
+    """The page of a file in a browser. Fails at the end if the page has said anything on the console, or asked for anything but
+    itself."""
+    place = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
+    page = place.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    said, asked = [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    yield page
+    place.close()
+    assert not said
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [path.as_uri()]
+
+
 @pytest.fixture
 def attnbench(build, tmp_path):
     """The built driver with its own worker, run in an empty folder."""
@@ -457,6 +479,27 @@ def finished(*words, code=0, **options):
     )  # fmt: skip
     assert done.returncode == code, f"{words} ended with {done.returncode}:\n{done.stdout}"
     return done.stdout
+
+
+@pytest.fixture(scope="module")
+def operators(build):
+    """Loads the operators into this process, where they run on one thread: several would be slower on small tensors."""
+    import torch
+
+    torch.ops.load_library(str(build / "libattn.so"))
+    torch.set_num_threads(1)
+
+
+def kernels_of(call):
+    """The instruction sets whose kernels of an operator this build and machine have, and the composed form; `call(name)` calls the
+    implementation."""
+    names = []
+    for name in ("portable", "avx2", "avx512", "neon"):
+        with contextlib.suppress(ValueError):
+            call(name)
+            names.append(name)
+    assert "portable" in names
+    return [*names, "composed"]
 
 
 def expect_unchanged_by_autocast(run):

@@ -4,7 +4,6 @@ lengths from which on a GPU is faster than the CPU."""
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from attnplots.published import claims, verdicts
 from attnplots.published.quantities import EXTRAPOLATED, QUANTITIES, Value, number_text, quantity_name

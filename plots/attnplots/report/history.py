@@ -9,13 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
+from attnplots.records.text import count_of, printable
+from attnplots.report import html
 
-from attnplots.records.text import RecordsError, count_of, printable
-
-FOLDER = Path(__file__).parent
-# Nothing may be loaded from anywhere.
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 # The table has so many rows; the charts mark every change.
 MOST_ROWS = 200
 SHORT = 12  # digits of the id of a commit
@@ -90,8 +86,7 @@ def data_of(history: dict[str, Any], order: list[int]) -> str:
             "high": list(map(rounded, high)), "changes": [[c["commit"], percent(c["log_ratio"]), (c["log_ratio"] or 0) > 0] for c in series["changes"]],
         })  # fmt: skip
     commits = [[c["commit"][:SHORT], c["committed_at"][:16].replace("T", " "), printable(c["subject"])] for c in history["commits"]]
-    text = json.dumps({"commits": commits, "charts": charts}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return html.json_inside({"commits": commits, "charts": charts})
 
 
 def render(history: dict[str, Any], title: str) -> str:
@@ -108,12 +103,8 @@ def render(history: dict[str, Any], title: str) -> str:
              "changes": count_of(len(series["changes"]), "change") if series["changes"] else ""}
         )  # fmt: skip
     cases = len({series["case"] for series in history["series"]})
-    place = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    return place.get_template("history.html").render(
-        policy=POLICY, title=title, css=(FOLDER / "page.css").read_text("utf-8") + (FOLDER / "history.css").read_text("utf-8"),
-        js=(FOLDER / "history.js").read_text("utf-8"), data=data_of(history, order), machines=machines, changes=changes[:MOST_ROWS],
+    return html.template("history.html").render(
+        title=title, data=data_of(history, order), machines=machines, changes=changes[:MOST_ROWS],
         more=len(changes) - len(changes[:MOST_ROWS]), commits=count_of(len(commits), "commit"), cases=count_of(cases, "case"),
         machine_count=count_of(len(machines), "machine"), first=commits[0]["committed_at"][:10], last=commits[-1]["committed_at"][:10],
         found=count_of(len(changes), "change"), alpha=f"{100 * history['alpha']:g} %", shift=f"{100 * history['min_shift']:g} %",
@@ -123,12 +114,6 @@ def render(history: dict[str, Any], title: str) -> str:
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     """Writes the page. `attnbench history report` describes the options, and writes the file that this reads."""
     parser.add_argument("history", type=Path)
-    parser.add_argument("-o", "--out", type=Path, default=Path("history.html"))
-    parser.add_argument("--title")
+    html.add_options(parser, "history.html")
     options = parser.parse_args(arguments)
-    text = render(json.loads(options.history.read_text("utf-8")), printable(options.title or "History"))
-    if options.out.is_dir():
-        raise RecordsError(f"--out {options.out}: a folder; expected the name of a file such as history.html")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(text, "utf-8")
-    print(printable(f"{options.out}: {len(text.encode()) / 1e6:.1f} MB"))
+    html.write(options.out, render(json.loads(options.history.read_text("utf-8")), printable(options.title or "History")))

@@ -5,7 +5,6 @@ import argparse
 import base64
 import gc
 import io
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -15,29 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import altair
-import jinja2
 import vl_convert
 
-from attnplots.figures import style
 from attnplots.figures.experiments import images
 from attnplots.marks import files, sheet
 from attnplots.published import claims, quantities, verdicts
 from attnplots.records import driver, environment, results
 from attnplots.records import rows as data
 from attnplots.records.environment import Environment
-from attnplots.records.records import Record, Records, RecordsError
-from attnplots.records.rows import method_text, size_text
+from attnplots.records.records import Record, Records
+from attnplots.records.rows import method_text
 from attnplots.records.text import count_of, printable
 from attnplots.records.words import bytes_text, common_text, listed, share, span
-from attnplots.report import answers, changes, charts, folders, gates, lines
+from attnplots.report import answers, changes, charts, folders, gates, html, lines
 from attnplots.report.folders import Experiment, Folder
 
 FOLDER = Path(__file__).parent
-# Nothing may be loaded from anywhere. Vega compiles expressions, for which it needs `unsafe-eval`.
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; base-uri 'none'; form-action 'none'"
-)
+
 def _seconds(value: float) -> str:
     return f"{value:g} s"
 
@@ -109,53 +102,23 @@ def _render(found: folders.Found, title: str, others: Executor) -> str:
     if found.gates:
         data["lines"]["gate"] = vars(lines.gate_lines(found.gates))
         data["charts"]["gate"] = asdict(charts.gate_chart(found.gates)) | {"lines": "gate"}
-    place = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined, finalize=_safe,
-    )  # fmt: skip
-    place.filters["size"] = size_text
-    place.filters["count_of"] = count_of
-    place.filters["method"] = method_text
-    return place.get_template("page.html").render(
+    return html.template("page.html").render(
         title=title,
-        policy=POLICY,
         sweeps=sweeps,
         experiments=experiments,
         gates=found.gates,
         gate_history=gates.history(found.gates),
         paper=_paper(found),
         numbers_head=verdicts.NumbersRow._fields,
-        css=_inside("page.css", "style"),
-        bundle=_closed(bundle.result(), "script"),
-        program=_inside("page.js", "script"),
-        data=_json(data),
+        bundle=html.closed(bundle.result(), "script"),
+        data=html.json_inside(data),
     )
-
-
-def _safe(value: Any) -> Any:
-    """What the template shows of a value: texts without characters that cannot be printed."""
-    return printable(value) if type(value) is str else value
 
 
 def _bundle() -> str:
     """Vega with the version of Vega-Lite that Altair writes, as a program for the browser."""
     version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     return str(vl_convert.javascript_bundle(vl_version=version))
-
-
-def _inside(name: str, element: str) -> str:
-    return _closed((FOLDER / name).read_text("utf-8"), element)
-
-
-def _closed(text: str, element: str) -> str:
-    """The text, which is trusted, for the inside of an element that only its end tag ends."""
-    return text.replace(f"</{element}", f"<\\/{element}")
-
-
-def _json(value: Any) -> str:
-    """A value as JSON for the inside of a script element, where `<` could begin an end tag."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 # ---------------------------------------------------------------- sweeps
@@ -311,7 +274,7 @@ class Paper:
 
 
 def _paper(found: folders.Found) -> Paper:
-    published = FOLDER.resolve().parents[2] / "experiments" / "published"
+    published = Path(__file__).resolve().parents[3] / "experiments" / "published"
     if not found.experiments or not (published / "claims.toml").exists():
         return Paper()
     rows = [row for one in found.experiments for row in results.read_folder(one.path)]
@@ -334,16 +297,10 @@ def _paper(found: folders.Found) -> Paper:
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     """Writes the page. `attnbench report` describes the options."""
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("-o", "--out", type=Path, default=Path("report.html"))
-    parser.add_argument("--title")
+    html.add_options(parser, "report.html")
     options = parser.parse_args(arguments)
     # Looking for garbage among millions of values would take a tenth of the time, and there is little of it.
     gc.disable()
     found = folders.load(options.folders)
     names = [*found.sweeps, *(one.label for one in found.experiments), *(["gate"] if found.gates else [])]
-    text = render(found, printable(options.title or ", ".join(names)))
-    if options.out.is_dir():
-        raise RecordsError(f"--out {options.out}: a folder; expected the name of a file such as report.html")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(text, "utf-8")
-    print(printable(f"{options.out}: {len(text.encode()) / 1e6:.1f} MB"))
+    html.write(options.out, render(found, printable(options.title or ", ".join(names))))

@@ -307,23 +307,33 @@ def test_google_benchmark_is_run_for_real(gate, repository):
         assert verdicts(done) == {"sleeps/iterations:2/real_time": "regression"}
 
 
-def test_pytest_benchmark_is_run_for_real(gate, repository):
-    prepare, command = recipe("pytest-benchmark")
-    repository.write("bench/delay.py", "DELAY = 0.002\n")
-    repository.write("bench/test_delay.py", "import time\nfrom delay import DELAY\ndef test_sleep(benchmark):\n    benchmark.pedantic(time.sleep, (DELAY,), rounds=2)\n")
-    repository.commit("a test")
-    repository.write("bench/delay.py", "DELAY = 0.01\n")
-    assert verdicts(gate(REGRESSION, command, "--prepare", prepare, *FEW)) == {"bench/test_delay.py::test_sleep": "regression"}
+# By program: the files of a repository, the file that makes it slower, and the case.
+SLEEPS = {
+    "pytest-benchmark": (
+        {
+            "bench/delay.py": "DELAY = 0.002\n",
+            "bench/test_delay.py": "import time\nfrom delay import DELAY\n"
+            "def test_sleep(benchmark):\n    benchmark.pedantic(time.sleep, (DELAY,), rounds=2)\n",
+        },
+        ("bench/delay.py", "DELAY = 0.01\n"), "bench/test_delay.py::test_sleep",
+    ),
+    "hyperfine": (
+        {"Makefile": "all:\n\tcp source.sh run.sh\n", "source.sh": "sleep 0.01\n"}, ("source.sh", "sleep 0.06\n"), "sh run.sh",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.skipif(not shutil.which("hyperfine"), reason="hyperfine is not installed")
-def test_hyperfine_is_run_for_real(gate, repository):
-    prepare, command = recipe("hyperfine")
-    repository.write("Makefile", "all:\n\tcp source.sh run.sh\n")
-    repository.write("source.sh", "sleep 0.01\n")
-    repository.commit("a script")
-    repository.write("source.sh", "sleep 0.06\n")
-    assert verdicts(gate(REGRESSION, command, "--prepare", prepare, *FEW)) == {"sh run.sh": "regression"}
+@pytest.mark.parametrize("program", SLEEPS)
+def test_a_benchmark_program_is_run_for_real(gate, repository, program):
+    if program == "hyperfine" and not shutil.which(program):
+        pytest.skip("hyperfine is not installed")
+    files, slower, case = SLEEPS[program]
+    prepare, command = recipe(program)
+    for name, text in files.items():
+        repository.write(name, text)
+    repository.commit("a benchmark")
+    repository.write(*slower)
+    assert verdicts(gate(REGRESSION, command, "--prepare", prepare, *FEW)) == {case: "regression"}
 
 
 def test_asv_is_run_for_real(gate, repository, driver, tmp_path):

@@ -7,7 +7,6 @@ well, and compares its slice of the results and of the gradients.
 """
 
 import datetime
-import itertools
 import json
 import multiprocessing
 import sys

@@ -5,14 +5,10 @@ import itertools
 
 import pytest
 import torch
-from conftest import expect_unchanged_by_autocast
+from conftest import expect_unchanged_by_autocast, kernels_of
 from torch.nn import functional as F
 
-
-@pytest.fixture(scope="module", autouse=True)
-def library(build):
-    torch.ops.load_library(str(build / "libattn.so"))
-    torch.set_num_threads(1)  # Several threads would be slower on tensors this small.
+pytestmark = pytest.mark.usefixtures("operators")
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +20,7 @@ def convolution(build):  # noqa: ARG001
 
 @pytest.fixture(scope="module")
 def kernels():
-    """The instruction sets whose kernels this build and machine have, and the composed form."""
-    names = []
-    for name in ("portable", "avx2", "avx512", "neon"):
-        try:
-            torch.ops.attn.causal_convolution(torch.zeros(1, 1, 1), torch.zeros(1, 1), implementation=name)
-            names.append(name)
-        except ValueError:
-            pass
-    assert "portable" in names
-    return [*names, "composed"]
+    return kernels_of(lambda name: torch.ops.attn.causal_convolution(torch.zeros(1, 1, 1), torch.zeros(1, 1), implementation=name))
 
 
 def by_definition(x, weight, bias=None, state=None, silu=True):

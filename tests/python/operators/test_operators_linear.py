@@ -5,12 +5,7 @@ import pytest
 import torch
 from conftest import expect_unchanged_by_autocast
 
-
-@pytest.fixture(scope="module", autouse=True)
-def library(build):
-    torch.ops.load_library(str(build / "libattn.so"))
-    torch.set_num_threads(1)  # Several threads would be slower on tensors this small.
-
+pytestmark = pytest.mark.usefixtures("operators")
 
 MAPS = ["elu", "elu0.1", "taylor", "polynomial-2", "favor", "rff"]
 FORMS = [(False, None), (True, None), (False, (13, 6)), (True, (13, 0))]

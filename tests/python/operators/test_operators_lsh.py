@@ -5,12 +5,7 @@ import pytest
 import torch
 from conftest import expect_unchanged_by_autocast
 
-
-@pytest.fixture(scope="module", autouse=True)
-def library(build):
-    torch.ops.load_library(str(build / "libattn.so"))
-    torch.set_num_threads(1)  # Several threads would be slower on tensors this small.
-
+pytestmark = pytest.mark.usefixtures("operators")
 
 PROFILES = ["trax", "fast-transformers"]
 ROUNDS, BUCKETS = 2, 6

@@ -10,10 +10,9 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import HANG_S, Cli, results_of, strict_json
+from conftest import HANG_S, Cli, opened_page, results_of, strict_json
 
 USAGE = 2
-PATIENCE_MS = 120_000
 IDENTITY = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "a"), ("EMAIL", "a@b"))}
 MEMBERS = {"commit", "committed_at", "subject", "machine", "case", "measure", "unit", "more_is_better", "value", "low", "high", "measured_at"}
 
@@ -268,27 +267,19 @@ def test_the_page_draws_a_chart_for_each_case_in_a_browser(chromium, attnbench, 
     lines += [line(n, HOSTILE, machine=HOSTILE, subject=HOSTILE, low=None, high=None) for n in range(3)]
     page_path = tmp_path / "page.html"
     attnbench("history", "report", written(history, lines), "--out", page_path)
-    page = chromium.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    said, asked = [], []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(page_path.as_uri())
-    assert page.locator(".machine h2").all_inner_texts()[0] == "left", "the machine with a change comes first"
-    figures = page.locator(".history figure")
-    assert figures.count() == 7
-    for i in range(7):
-        figures.nth(i).scroll_into_view_if_needed()
-        figures.nth(i).locator("svg polyline.values").wait_for(state="attached")
-    assert figures.first.locator("figcaption").inner_text().startswith("slower time")
-    assert page.locator("svg .step").count() == 1 and page.locator("svg .step.worse").count() == 1
-    figures.first.hover()
-    assert re.search(r"2\.\d+ ms \(.* … .*\).* [0-9a-f]{12} of 2024-\d\d-\d\d 00:00: Change \d+", page.locator("#tip").inner_text())
-    figures.nth(1).focus()
-    page.keyboard.press("End")
-    assert "Change 59" in page.locator("#tip").inner_text()
-    page.locator("#filter").fill("STEADY")
-    assert page.locator(".history figure:visible").count() == 2 and "2 of 7" in page.locator("#shown").inner_text()
-    page.close()
-    assert not said and asked == [page_path.as_uri()]
+    with opened_page(chromium, page_path) as page:
+        assert page.locator(".machine h2").all_inner_texts()[0] == "left", "the machine with a change comes first"
+        figures = page.locator(".history figure")
+        assert figures.count() == 7
+        for i in range(7):
+            figures.nth(i).scroll_into_view_if_needed()
+            figures.nth(i).locator("svg polyline.values").wait_for(state="attached")
+        assert figures.first.locator("figcaption").inner_text().startswith("slower time")
+        assert page.locator("svg .step").count() == 1 and page.locator("svg .step.worse").count() == 1
+        figures.first.hover()
+        assert re.search(r"2\.\d+ ms \(.* … .*\).* [0-9a-f]{12} of 2024-\d\d-\d\d 00:00: Change \d+", page.locator("#tip").inner_text())
+        figures.nth(1).focus()
+        page.keyboard.press("End")
+        assert "Change 59" in page.locator("#tip").inner_text()
+        page.locator("#filter").fill("STEADY")
+        assert page.locator(".history figure:visible").count() == 2 and "2 of 7" in page.locator("#shown").inner_text()

@@ -3,32 +3,18 @@
 from contextlib import contextmanager
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, opened_page
 from test_report import HOSTILE, LENGTHS, absent, certain, folder, gate, report, rows
-
-# Milliseconds after which an action counts as failed, also on a slow and busy machine.
-PATIENCE_MS = 120_000
 
 
 @contextmanager
 def opened(chromium, tmp_path, text, **context):
-    """The page in a browser. Fails at the end if the page has said anything on the console, or asked for anything
-    but itself."""
+    """The page in a browser, with its charts. Fails as opened_page() does."""
     path = tmp_path / "opened.html"
     path.write_text(text, "utf-8")
-    place = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
-    page = place.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    said, asked = [], []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(path.as_uri())
-    page.wait_for_selector(".panel svg .mark-symbol path")
-    yield page
-    place.close()
-    assert not said
-    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [path.as_uri()]
+    with opened_page(chromium, path, **context) as page:
+        page.wait_for_selector(".panel svg .mark-symbol path")
+        yield page
 
 
 def marks(page, panel=0):
