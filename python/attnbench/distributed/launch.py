@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ def run(request: Request, cores: Sequence[list[int]] | None, program: Sequence[s
         cores: of each rank, or None for those of this process.
         program: what a rank runs, before its request.
     """
-    with tempfile.TemporaryDirectory(prefix="attnbench-ranks-") as folder:
+    with _ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="attnbench-ranks-") as folder:
         answer = Path(folder) / "answer.json"
         started: list[subprocess.Popen[bytes]] = []
         try:
@@ -61,6 +63,19 @@ def run(request: Request, cores: Sequence[list[int]] | None, program: Sequence[s
         if failure is None and not answer.exists():
             failure = {"kind": "crashed", "rank": 0, "message": "rank 0 ended without an answer"}
         return {"failure": failure} if failure else json.loads(answer.read_text("utf-8"))
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Has SIGTERM raise SystemExit, with which ranks are ended and folders removed. Only the main thread can do so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait(started: Sequence["subprocess.Popen[bytes]"], folder: str, deadline_s: float) -> dict[str, Any] | None:

@@ -93,8 +93,18 @@ def children():
     return [line for line in found.splitlines() if "faulty_rank" in line or "distributed.rank" in line]
 
 
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder for temporary files of programs that the test starts."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
 @pytest.mark.long
-def test_ranks_end_with_the_command_that_started_them(tmp_path, build):  # noqa: ARG001
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_ranks_end_with_the_command_that_started_them(tmp_path, temporary, build, how):  # noqa: ARG001
     folder = tmp_path / "out"
     command = [*PROGRAM, "measure", *SMALL, "--operators=linear", "--ranks=2", "--repeats=100000000", "--oversubscribe", "--out", str(folder)]
     started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
@@ -106,9 +116,12 @@ def test_ranks_end_with_the_command_that_started_them(tmp_path, build):  # noqa:
     found = ranks()
     # They ask to end with the command once Python runs.
     wait_for(lambda: all("torch" in Path(f"/proc/{rank}/maps").read_text("utf-8") for rank in found), "the ranks to run")
-    started.send_signal(signal.SIGKILL)
+    assert len(list(temporary.glob("attnbench-ranks-*"))) == 1
+    started.send_signal(how)
     started.wait()
     wait_for(lambda: not any(is_running(rank) for rank in found), "the ranks to end")
+    if how == signal.SIGTERM:
+        assert started.returncode == 128 + how and not list(temporary.glob("attnbench-ranks-*"))
 
 
 def is_running(process):
@@ -122,7 +135,8 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
 JOINED = ["-m", "attnbench.distributed", "measure", *SMALL, "--operators=linear,softmax", "--join=torchrun"]
 
 
-def test_ranks_of_torchrun_are_joined(tmp_path, build):  # noqa: ARG001
+@pytest.mark.usefixtures("build", "temporary")  # torchrun leaves a folder of logs
+def test_ranks_of_torchrun_are_joined(tmp_path):
     done = run("--standalone", *JOINED, "--out", tmp_path, program=TORCHRUN)
     assert [(x["operator"], x["ranks"], x["joined"], x["failure"]) for x in records(tmp_path)] == [
         (operator, 2, "torchrun", None) for operator in ("linear", "softmax")
@@ -132,7 +146,8 @@ def test_ranks_of_torchrun_are_joined(tmp_path, build):  # noqa: ARG001
     assert done.stdout.count("| linear | 2 | 64 |") == 1
 
 
-def test_a_port_in_use_is_an_error_of_torchrun(tmp_path, build):  # noqa: ARG001
+@pytest.mark.usefixtures("build", "temporary")
+def test_a_port_in_use_is_an_error_of_torchrun(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
