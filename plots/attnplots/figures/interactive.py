@@ -1,31 +1,23 @@
-"""The interactive charts of a report: a specification of Vega-Lite, made by Altair, and what the page
-needs to fill it with the lines that the reader chose.
+"""Charts of a report whose axes, settings and methods the reader chooses. They are described by the columns of the lines that the
+report shows, from which its page takes the points of what is chosen.
 
-page.js computes the points of a chart from the lines of the report, and embeds one chart for each
-panel. The fields of a point are those of POINT.
+report/vega.py draws them.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import altair as alt
-
 from attnplots.figures import style
+from attnplots.figures.chart import column_title
+from attnplots.figures.style import Style
 from attnplots.records import ratios, schema
 from attnplots.records import rows as data
 from attnplots.records.records import Record, Records
 from attnplots.records.words import varying
-from attnplots.report.gates import Gate
 
-# The height of a panel in pixels; its width is that of the page.
-HEIGHT = 300
 # At the beginning at most so many panels are shown.
 PANELS = 4
-# The name of the data in the specification, and the fields of its points: the place, the ends of the
-# interval, the series, and what lines of a series are split by.
-DATA = "points"
-POINT = ("x", "y", "low", "high", "series", "part")
 
 
 @dataclass(frozen=True)
@@ -70,50 +62,15 @@ SWEEP_X = (
     Quantity("threads", "Threads", "number"),
     Quantity("time_median_ms", "Time of a call", "time"),
 )
-CURVE_X = (
-    Quantity("update", "Updates", "number"),
-    Quantity("training_s", "Seconds of training", "number"),
-    Quantity("epoch", "Epochs", "number"),
-)
-CURVE_Y = (
-    Quantity("validation_loss", "Validation loss", "number"),
-    Quantity("training_loss", "Training loss", "number"),
-    Quantity("bits_per_dim", "Bits per dimension", "number"),
-    Quantity("phone_error_rate", "Phone error rate", "share"),
-    Quantity("validation_accuracy", "Validation accuracy", "share"),
-)
+# The columns of points of trainings, and how their numbers are written.
+CURVE_X = {"update": "number", "training_s": "number", "epoch": "number"}
+CURVE_Y = {
+    "validation_loss": "number", "training_loss": "number", "bits_per_dim": "number", "phone_error_rate": "share",
+    "validation_accuracy": "share",
+}  # fmt: skip
 # The columns of the sentence that appears over a point.
 TOLD = ("_folder", "query_len", "batch", "time_median_ms", "_interval", "_factor", "peak_extra_bytes", "ratio_median",
         "max_row_error", "implementation", "_doubts")  # fmt: skip
-
-# The markers of Matplotlib as paths, which Vega draws as large as its own shapes of these kinds.
-SHAPES = {
-    "o": "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
-    "s": "M-1,-1H1V1H-1Z",
-    "^": "M0,-0.866L1,0.866H-1Z",
-    "v": "M0,0.866L1,-0.866H-1Z",
-    "<": "M-0.866,0L0.866,-1V1Z",
-    ">": "M0.866,0L-0.866,-1V1Z",
-    "D": "M0,-1L1,0L0,1L-1,0Z",
-    "P": "M-0.4,-1H0.4V-0.4H1V0.4H0.4V1H-0.4V0.4H-1V-0.4H-0.4Z",
-    "p": "M0.000,-1.000L0.951,-0.309L0.588,0.809L-0.588,0.809L-0.951,-0.309Z",
-    "h": "M0.000,-1.000L0.866,-0.500L0.866,0.500L0.000,1.000L-0.866,0.500L-0.866,-0.500Z",
-    "8": "M0.383,-0.924L0.924,-0.383L0.924,0.383L0.383,0.924L-0.383,0.924L-0.924,0.383L-0.924,-0.383L-0.383,-0.924Z",
-    "*": "M0.000,-1.000L0.247,-0.340L0.951,-0.309L0.399,0.130L0.588,0.809L0.000,0.420L-0.588,0.809L-0.399,0.130L-0.951,-0.309L-0.247,-0.340Z",
-    "d": "M0,-1L0.6,0L0,1L-0.6,0Z",
-}
-
-
-@dataclass(frozen=True)
-class Look:
-    """The look of a series on a light and on a dark page; `dash` are lengths in pixels."""
-
-    name: str
-    colour: str
-    dark: str
-    shape: str
-    hollow: bool
-    dash: list[float]
 
 
 @dataclass(frozen=True)
@@ -127,11 +84,13 @@ class Facet:
 
 @dataclass(frozen=True)
 class Chart:
-    """All that page.js needs for a chart besides the lines."""
+    """The columns of both axes between which the reader chooses, the looks of the methods, the facets, the parts that a line of a
+    method is split into, and the columns that a point tells. `panel` and `part` are the columns of the panel's title and of the
+    part."""
 
     x: list[Quantity]
     y: list[Quantity]
-    series: list[Look]
+    looks: dict[str, Style]
     facets: list[Facet]
     parts: list[str]
     told: list[str]
@@ -147,10 +106,10 @@ def sweep_chart(records: Records, folders: Sequence[str], columns: Iterable[str]
     baselines = sorted({r["baseline"] for r in records if r.get("baseline")})
     if len(baselines) == 1:
         title = f"Time / that of {ratios.baseline_text(baselines[0], data.SEQUENCE)}"
-        y = [Quantity(q.column, title, q.form, q.low, q.high) if q.column == "ratio_median" else q for q in y]
+        y = [replace(q, title=title) if q.column == "ratio_median" else q for q in y]
     shown, _ = data.select_present_devices(records)
     return Chart(
-        x, y, looks(r["method"] for r in shown), facets(shown), list(folders), [c for c in TOLD if c in present],
+        x, y, style.styles(r["method"] for r in shown), facets(shown), list(folders), [c for c in TOLD if c in present],
         "_panel", "_folder" if len(folders) > 1 else "",
     )  # fmt: skip
 
@@ -164,28 +123,17 @@ def history_chart(records: Records, folders: Sequence[str]) -> Chart:
     told = ["_folder", "query_len", "time_median_ms", "_interval"]
     times = Quantity("time_median_ms", "Time", "time", "_time_low", "_time_high", "batch")
     shown, _ = data.select_present_devices(records)
-    return Chart([RUN], [RELATIVE, times], looks(r["method"] for r in shown),
+    return Chart([RUN], [RELATIVE, times], style.styles(r["method"] for r in shown),
                  [*facets(shown), lengths], list(folders), told, "_panel", "")  # fmt: skip
 
 
-def gate_chart(gates: Sequence[Gate]) -> Chart:
-    """The chart of the ratios that runs of the gate found."""
-    methods = dict.fromkeys(case.name.split(" ")[0] for gate in gates for case in gate.cases)
-    return Chart([RUN], [CHANGE], looks(methods), [], [], ["_label", "_verdict"], "_panel", "")
+def gate_chart(methods: Iterable[str]) -> Chart:
+    """The chart of the ratios that runs of the gate found for cases of these methods."""
+    return Chart([RUN], [CHANGE], style.styles(methods), [], [], ["_label", "_verdict"], "_panel", "")
 
 
 def _values(lines: Iterable[Record], column: str) -> set[str]:
     return {str(line.get(column)) for line in lines if line.get(column) is not None}
-
-
-def looks(methods: Iterable[str]) -> list[Look]:
-    """The looks of methods, as in figures."""
-    found = style.styles(methods)
-    return [
-        Look(name, look.colour, style.on_dark(look.colour), SHAPES[look.marker or "o"], look.hollow,
-             [4 * part for part in look.dash[1]])
-        for name, look in found.items()
-    ]  # fmt: skip
 
 
 def facets(records: Records) -> list[Facet]:
@@ -229,22 +177,12 @@ def training_chart(points: Sequence[Record]) -> Chart:
     """The chart of the curves of trainings; each seed has a line of its own."""
     present = {name for point in points for name, value in point.items() if value is not None}
     seeds = sorted({str(point.get("seed")) for point in points})
+    known = schema.current().training_columns
+
+    def quantities(forms: dict[str, str]) -> list[Quantity]:
+        return [Quantity(name, column_title(known[name]), form) for name, form in forms.items() if name in present]
+
     return Chart(
-        [q for q in CURVE_X if q.column in present], [q for q in CURVE_Y if q.column in present],
-        looks(point["method"] for point in points), [], seeds, [], "", "seed" if len(seeds) > 1 else "",
+        quantities(CURVE_X), quantities(CURVE_Y),
+        style.styles(point["method"] for point in points), [], seeds, [], "", "seed" if len(seeds) > 1 else "",
     )  # fmt: skip
-
-
-def specification() -> dict[str, Any]:
-    """The specification of one panel. page.js sets the titles, the scales, the looks and the text
-    over a point, and adds a layer of crosses for each series that has lengths without a value."""
-    base = alt.Chart(alt.NamedData(DATA)).encode(x=alt.X("x:Q"), detail="part:N")
-    colour, stroke = (kind("series:N", legend=None) for kind in (alt.Color, alt.Stroke))
-    line = base.mark_line(strokeWidth=1.7, clip=True).encode(
-        y="y:Q", color=colour, strokeDash=alt.StrokeDash("series:N", legend=None)
-    )
-    bars = base.mark_rule(strokeWidth=1.4, clip=True).encode(y="low:Q", y2="high:Q", color=colour)
-    points = base.mark_point(size=52, strokeWidth=1.5, opacity=1, clip=True).encode(
-        y="y:Q", stroke=stroke, fill=alt.Fill("series:N", legend=None), shape=alt.Shape("series:N", legend=None)
-    )
-    return alt.layer(line, bars, points).properties(width="container", height=HEIGHT).to_dict()

@@ -14,6 +14,8 @@ from attnplots.records.text import printable
 from attnplots.records.words import change_text
 
 FILE_NAME = "gate.json"
+
+
 @dataclass(frozen=True)
 class Case:
     """A case of a run: its name, the verdict, and by how much the candidate's median is longer, in
@@ -106,6 +108,11 @@ def history(gates: Sequence[Gate]) -> list[tuple[str, list[str]]]:
     passed = {name for name in names if all(name not in cases or cases[name].verdict == "pass" for cases in by_run)}
     names.sort(key=lambda name: name in passed)
     return [(methods.case_text(name), [_cell(cases.get(name)) for cases in by_run]) for name in names]
+
+
+def methods_of(gates: Sequence[Gate]) -> list[str]:
+    """The methods of all cases, in the order in which they first appear."""
+    return list(dict.fromkeys(case.name.split(" ")[0] for gate in gates for case in gate.cases))
 
 
 def _cell(case: Case | None) -> str:

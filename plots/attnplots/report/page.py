@@ -8,7 +8,7 @@ import io
 import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import altair
 import vl_convert
 
+from attnplots.figures import interactive
 from attnplots.figures.experiments import images
 from attnplots.marks import files, sheet
 from attnplots.published import claims, quantities, verdicts
@@ -26,7 +27,7 @@ from attnplots.records.records import Record, Records
 from attnplots.records.rows import method_text
 from attnplots.records.text import count_of, printable
 from attnplots.records.words import bytes_text, common_text, listed, share, span
-from attnplots.report import answers, changes, charts, folders, gates, html, lines
+from attnplots.report import answers, changes, folders, gates, html, lines, vega
 from attnplots.report.folders import Experiment, Folder
 
 FOLDER = Path(__file__).parent
@@ -96,12 +97,12 @@ def render(found: folders.Found, title: str) -> str:
 
 def _render(found: folders.Found, title: str, others: Executor) -> str:
     bundle = others.submit(_bundle)
-    data: dict[str, Any] = {"specification": charts.specification(), "charts": {}, "lines": {}}
+    data: dict[str, Any] = {"specification": vega.specification(), "charts": {}, "lines": {}}
     sweeps = [_sweep(k, name, of, data, others) for k, (name, of) in enumerate(found.sweeps.items())]
     experiments = [_experiment(k, one, data) for k, one in enumerate(found.experiments)]
     if found.gates:
         data["lines"]["gate"] = vars(lines.gate_lines(found.gates))
-        data["charts"]["gate"] = asdict(charts.gate_chart(found.gates)) | {"lines": "gate"}
+        data["charts"]["gate"] = vega.for_page(interactive.gate_chart(gates.methods_of(found.gates)), "gate")
     return html.template("page.html").render(
         title=title,
         sweeps=sweeps,
@@ -134,7 +135,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     together = Records(record for folder in of for record in folder.records)
     labels = [folder.label for folder in of]
     data["lines"][key] = vars(told)
-    data["charts"][key] = asdict(charts.sweep_chart(together, labels, columns)) | {"lines": key}
+    data["charts"][key] = vega.for_page(interactive.sweep_chart(together, labels, columns), key)
     shown = Sweep(
         key, name, [_folder(folder) for folder in of], answers.find(newest, analysis.result()),
         newest.label if len(of) > 1 else "", lines.absent(newest), key,
@@ -144,7 +145,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], other
     elif len(of) > 2:
         shown.history = changes.over_time(of)
         shown.history_chart = f"{key}-history"
-        data["charts"][shown.history_chart] = asdict(charts.history_chart(together, labels)) | {"lines": key}
+        data["charts"][shown.history_chart] = vega.for_page(interactive.history_chart(together, labels), key)
     return shown
 
 
@@ -214,11 +215,11 @@ def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
         "build": environment.build_text(one.environment) or "unknown",
     })  # fmt: skip
     if one.points:
-        chart = charts.training_chart(one.points)
+        chart = interactive.training_chart(one.points)
         names = ["method", "seed", "_name", *(q.column for q in (*chart.x, *chart.y))]
         rows = [[method_text(p["method"]) if n == "_name" else lines.plain(p.get(n)) for n in names] for p in one.points]
         data["lines"][key] = {"columns": [{"name": n, "unit": "", "about": ""} for n in names], "usual": [], "rows": rows}
-        data["charts"][key] = asdict(chart) | {"lines": key}
+        data["charts"][key] = vega.for_page(chart, key)
         shown.chart = key
     shown.ended = [_ended(line) for line in one.ended]
     order = ("dataset", "method", "device", "batch")

@@ -192,6 +192,9 @@ def test_headers_of_the_project_are_included_by_their_full_path():
 PLOTS = ROOT / "plots/attnplots"
 PLOT_FOLDERS = ("records", "figures", "marks", "published", "report", "")
 
+# By package: the only folder that draws with it what figures describe.
+DRAWING = {"matplotlib": "marks", "altair": "report", "vl_convert": "report"}
+
 
 def wrong_imports(path, text):
     """Messages about the wrong imports of `path`, a module of the plots that contains `text`."""
@@ -209,8 +212,8 @@ def wrong_imports(path, text):
             continue
         for target in targets:
             first, *others = target.split(".")
-            if first == "matplotlib" and own != "marks":
-                wrong.append(f"{path} imports {target}; only marks may draw")
+            if own != DRAWING.get(first, own):
+                wrong.append(f"{path} imports {target}; only {DRAWING[first]} may draw with it")
             folder = others[0] if others and others[0] in PLOT_FOLDERS else ""
             if first == "attnplots" and folder in later:
                 wrong.append(f"{path} imports {target}: {own} may not import from {folder or 'the commands'}")
@@ -237,6 +240,9 @@ def test_modules_of_the_plots_import_in_the_order_of_their_folders():
         ("figures/chart.py", "from matplotlib.ticker import MaxNLocator", False),
         ("figures/chart.py", "import matplotlib as mpl", False),
         ("figures/chart.py", "from . import style", False),
+        ("figures/interactive.py", "import altair", False),
+        ("report/vega.py", "import altair", True),
+        ("report/page.py", "from matplotlib.figure import Figure", False),
         ("marks/grid.py", "from matplotlib.figure import Figure", True),
         ("marks/grid.py", "from attnplots.published.paper import NAMES", False),
         ("published/paper.py", "from attnplots.marks.files import save", True),

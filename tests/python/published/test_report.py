@@ -13,7 +13,7 @@ import pytest
 from conftest import HANG_S, ROOT
 from test_plots import complete, entry, measured, missing, run, schema, write
 
-charts, maker = (importlib.import_module(f"attnplots.report.{name}") for name in ("charts", "page"))
+interactive, vega, maker = (importlib.import_module(f"attnplots.{name}") for name in ("figures.interactive", "report.vega", "report.page"))
 REPORT = "report"
 LENGTHS = (512, 1024, 4096, 16384)
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -283,23 +283,24 @@ def test_at_first_few_panels_are_shown():
              for n in (512, 1024) for p in ("forward", "forward_backward") for c in (False, True)
              for d in ("float32", "bfloat16") for h in (1, 2, 4)]  # fmt: skip
     records = importlib.import_module("attnplots.records.records").Records(found)
-    chosen = charts.facets(records)
+    chosen = interactive.facets(records)
     assert {facet.column for facet in chosen} == {"protocol", "causal", "dtype", "heads"}
     panels = 1
     for facet in chosen:
         panels *= sum(value["on"] for value in facet.values)
-    assert 1 <= panels <= charts.PANELS
+    assert 1 <= panels <= interactive.PANELS
     assert sum(value["on"] for value in chosen[0].values) == 2, "both protocols are shown beside each other"
 
 
 def test_methods_have_the_looks_of_the_figures():
-    looks = {look.name: look for look in charts.looks(["linear", "softmax", "favor", "taylor", "rff"])}
-    assert looks["linear"].colour == "#0b4a91" and looks["linear"].shape == charts.SHAPES["^"]
-    assert len({(look.colour, look.shape) for look in looks.values()}) == len(looks)
+    looks = vega.for_page(interactive.gate_chart(["linear", "softmax", "favor", "taylor", "rff"]), "gate")["series"]
+    linear = next(look for look in looks if look["name"] == "linear")
+    assert linear["colour"] == "#0b4a91" and linear["shape"] == vega.SHAPES["^"]
+    assert len({(look["colour"], look["shape"]) for look in looks}) == len(looks) == 5
     style = importlib.import_module("attnplots.figures.style")
-    for look in looks.values():
-        contrast = (style.luminance(look.dark) + 0.05) / (style.luminance(style.DARK_PAGE) + 0.05)
-        assert contrast >= 3, f"{look.name} can be seen on a dark page"
+    for look in looks:
+        contrast = (style.luminance(look["dark"]) + 0.05) / (style.luminance(style.DARK_PAGE) + 0.05)
+        assert contrast >= 3, f"{look['name']} can be seen on a dark page"
 
 
 # ---------------------------------------------------------------- several folders

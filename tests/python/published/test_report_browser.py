@@ -272,8 +272,8 @@ def test_the_ratios_of_the_gate_are_drawn_over_its_runs(chromium, tmp_path):
 def test_the_curves_and_the_images_of_an_experiment_are_shown(chromium, tmp_path):
     with opened(chromium, tmp_path, report(tmp_path, ROOT / "results/digits")) as page:
         assert page.locator("img").evaluate("image => image.naturalWidth") > 500
-        choose(page, "Horizontal axis", "Seconds of training")
-        page.wait_for_function("[...document.querySelectorAll('.panel text')].some(t => t.textContent === 'Seconds of training')")
+        choose(page, "Horizontal axis", "Wall time of the updates (s)")
+        page.wait_for_function("[...document.querySelectorAll('.panel text')].some(t => t.textContent === 'Wall time of the updates (s)')")
 
 
 def test_a_print_has_the_answers_and_no_controls(chromium, tmp_path):
