@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 # espeak-ng/speak_lib.h of version 1.51.
-_RETRIEVAL, _SYNCHRONOUS = 1, 2
+_SYNCHRONOUS = 2
 _PHONEME_EVENTS, _DO_NOT_EXIT = 1, 0x8000
 _RATE, _VOLUME, _PITCH, _RANGE = 1, 2, 3, 4
 _EVENT_PHONEME = 7

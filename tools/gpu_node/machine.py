@@ -21,7 +21,6 @@ class Gpu:
     name: str
     capability: str  # such as "9.0"
     driver: str  # such as "580.95.05"
-    driver_cuda: str  # the newest CUDA version that the driver supports, such as "13.0"
 
 
 def needed_driver(cuda: str) -> str:
@@ -76,7 +75,7 @@ def find_gpu(cuda: str) -> Gpu:
             f"the driver {driver} supports CUDA up to {supported}, which is too old for kernels of CUDA {cuda}; expected "
             f"{needed_driver(cuda)}"
         )
-    return Gpu(text("nvmlDeviceGetName", handle), f"{major.value}.{minor.value}", driver, supported)
+    return Gpu(text("nvmlDeviceGetName", handle), f"{major.value}.{minor.value}", driver)
 
 
 def check_kernels(gpu: Gpu, kernels: List[str]) -> None:
@@ -125,9 +124,6 @@ class Node:
     torch: Path
     python: str = ""  # empty if none was found
     about: Dict[str, Any] = field(default_factory=dict)  # what ask_python() says of it
-
-    def python_is_of_torch(self) -> bool:
-        return bool(self.about.get("torch")) and Path(self.about["torch"]).resolve() == self.torch.resolve()
 
 
 def find_node(torch: str, python: str) -> Node:

@@ -49,12 +49,12 @@ def describe(first: Records, second: Records) -> Sheet:
     """
     rows = data.split_rows(first)
     others = {identity(record): record for record in second}
-    again = [_matching(row, others, first) for row in rows]
+    again = [_matching(row, others) for row in rows]
     _check_baselines(rows, again)
     measures = [_measure(row) for row in rows]
     for row in again:
         _measure(row)  # which refuses a second run without ratios
-    changes = [_changes(row, other, first) for row, other in zip(rows, again, strict=True)]
+    changes = [_changes(row, other) for row, other in zip(rows, again, strict=True)]
     panels = [data.curves(row, measure) for row, measure in zip(rows, measures, strict=True)]
     repeated = [data.curves(_own(row), m) for row, m in zip(again, measures, strict=True)]
     span = data.span([panels])
@@ -111,7 +111,7 @@ def _measure(row: Row) -> Measure:
     return replace(ratio, doubts=lambda record: [])
 
 
-def _matching(row: Row, others: dict[str, Record], first: Records) -> Row:
+def _matching(row: Row, others: dict[str, Record]) -> Row:
     """The records of the other run that have the cases of a row."""
     keys = [identity(record) for record in row.records]
     return Row(row.title, [others[key] for key in keys if key in others])
@@ -130,7 +130,7 @@ def _check_baselines(rows: list[Row], again: list[Row]) -> None:
             )
 
 
-def _changes(row: Row, other: Row, first: Records) -> Changes:
+def _changes(row: Row, other: Row) -> Changes:
     before = {identity(record): record for record in row.records}
     pairs = [(before[identity(record)], record) for record in other.records]
 

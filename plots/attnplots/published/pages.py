@@ -14,7 +14,7 @@ from attnplots.published import choosing, experiment_tables, verdicts
 from attnplots.published.quoted import linked_provenance, machine_folder
 from attnplots.records import certainty, crossovers, driver, records
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
-from attnplots.records.ratios import Factors
+from attnplots.records.ratios import Speedups
 from attnplots.records.records import Record, RecordsError
 from attnplots.records.words import amount, listed, span, times_as_fast
 
@@ -67,10 +67,10 @@ def _against_baseline(found: Crossover | None) -> str:
     return "cannot tell which is faster"
 
 
-def _factor(own: Sequence[Record], factors: Factors, method: str) -> str:
+def _speedup(own: Sequence[Record], speedups: Speedups, method: str) -> str:
     """How many times as fast as the baseline a method is at the longest length at which both have times; an empty text
     if there is none."""
-    found = {r["query_len"]: ratio for r in own if r["method"] == method and (ratio := factors(r))}
+    found = {r["query_len"]: speedup for r in own if r["method"] == method and (speedup := speedups(r))}
     return f"{times_as_fast(found[max(found)])} at {max(found):,}" if found else ""
 
 
@@ -80,9 +80,9 @@ def figure1_table(root: Path) -> list[str]:
     folder = machine_folder(root, "figure1")
     if folder is None:
         return ["Nothing is measured yet."]
-    own = [r for r in records.load(folder) if r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu"]
+    own = records.load(folder).where(lambda r: r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu")
     known = crossovers.select(crossovers.load(folder), own)
-    factors = Factors(own, RIVAL)
+    speedups = Speedups(own, RIVAL)
     by_case = {(r["method"], r["query_len"]): r for r in own}
     fastest = {}
     for n in LENGTHS:
@@ -96,7 +96,7 @@ def figure1_table(root: Path) -> list[str]:
         for n in LENGTHS:
             text = _time(by_case.get((method, n)))
             cells.append(f"**{text}**" if fastest.get(n) == method else text)
-        against = [_factor(own, factors, method), _against_baseline(known.get(method))] if method != RIVAL else ["–"]
+        against = [_speedup(own, speedups, method), _against_baseline(known.get(method))] if method != RIVAL else ["–"]
         rows.append([f"`{method}`", *cells, "; ".join(filter(None, against))])
     measured = [r for r in own if r["outcome"] == "measured"]
     if not measured:

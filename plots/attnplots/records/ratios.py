@@ -1,10 +1,9 @@
 """The ratio of a case's time to that of its baseline, which sweeps with a `baseline` record."""
 
-import json
 from collections.abc import Iterable
 
-from attnplots.records import certainty, schema
-from attnplots.records.records import Record, RecordsError
+from attnplots.records import certainty, driver
+from attnplots.records.records import Record, Records, RecordsError, identity
 from attnplots.records.rows import Length, Measure, method_text
 
 COLUMNS = ("ratio_median", "ratio_ci_low", "ratio_ci_high")
@@ -28,33 +27,23 @@ def value(record: Record) -> tuple[float | None, float | None, float | None]:
     return record.get(COLUMNS[0]), *certainty.interval(record, *COLUMNS[1:])
 
 
-class Factors:
-    """The time of each record over that of a reference in the same setting: the baseline of the sweep if all of its
-    cases have the same method as theirs, else `rival`. `name` is the reference; it is empty if nothing has times of it.
+class Speedups:
+    """How many times as fast as a reference the records of a folder are, as `attnbench compare --baseline` says it. The
+    reference is the baseline of the sweep if all of its cases have the same method as theirs, else `rival`. `name` is its name;
+    it is empty if the folder has nothing to compare with it."""
 
-    The ratio is that which was recorded if the case took turns with the reference, and that of the two times if not.
-    """
-
-    def __init__(self, records: Iterable[Record], rival: str) -> None:
-        timed = [r for r in records if r["outcome"] == "measured" and r.get("time_per_sample_ms")]
-        baselines = {str(r["baseline"]) for r in timed if r.get("baseline")}
+    def __init__(self, records: Records, rival: str) -> None:
+        own = [r for r in records if r["outcome"] == "measured" and not r.get("external_source")]
+        baselines = {str(r["baseline"]) for r in own if r.get("baseline")}
         wanted = baselines.pop() if len(baselines) == 1 else rival
-        self._axes = [axis.name for axis in schema.current().axes if axis.name != "method"]
-        self._times = {self._setting(r): float(r["time_per_sample_ms"]) for r in timed if r["method"] == wanted}
-        self.name = wanted if self._times else ""
+        is_compared = records.folder and wanted in {r["method"] for r in own}
+        cases = driver.ask("compare", records.folder, "--baseline", wanted)["cases"] if is_compared else []
+        self.name = wanted if cases else ""
+        self._known = {identity(case["case"]): case.get("speedup") for case in cases}
 
     def __call__(self, record: Record) -> float | None:
-        """The ratio; None for the reference itself, and where one of the times is missing."""
-        if not self.name or record["method"] == self.name or record["outcome"] != "measured":
-            return None
-        recorded = record.get(COLUMNS[0]) if record.get("baseline") == self.name else None
-        if recorded:
-            return float(recorded)
-        time, other = record.get("time_per_sample_ms"), self._times.get(self._setting(record))
-        return time / other if time and other else None
-
-    def _setting(self, record: Record) -> str:
-        return json.dumps([record.get(name) for name in self._axes])
+        """None for the reference itself, and where one of the times is missing or is of another host."""
+        return self._known.get(identity(record))
 
 
 def baseline_text(baseline: str, length: Length) -> str:

@@ -96,11 +96,11 @@ def factor(value: float) -> str:
     return f"{text}.0" if len(text) == 1 else text
 
 
-def times_as_fast(ratio: float, than: str = "") -> str:
-    """A time over that of another method, in words such as "94 × as fast" or "takes 1.6 × as long"; with `than`, the
+def times_as_fast(speedup: float, than: str = "") -> str:
+    """The time of another method over a time, in words such as "94 × as fast" or "takes 1.6 × as long"; with `than`, the
     name of the other method, "94 × as fast as sdpa" or "takes 1.6 × as long as sdpa"."""
     end = f" as {than}" if than else ""
-    return f"{factor(1 / ratio)} × as fast{end}" if ratio <= 1 else f"takes {factor(ratio)} × as long{end}"
+    return f"{factor(speedup)} × as fast{end}" if speedup >= 1 else f"takes {factor(1 / speedup)} × as long{end}"
 
 
 def span(values: Iterable[float], text: Callable[[float], str] = str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from attnplots.records import certainty, crossovers, ratios
 from attnplots.records import rows as data
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
-from attnplots.records.ratios import Factors
+from attnplots.records.ratios import Speedups
 from attnplots.records.records import Record, Records
 from attnplots.records.rows import Row
 from attnplots.records.text import count_of
@@ -113,8 +113,8 @@ def find(folder: Folder, analysis: dict[str, Any]) -> Answers:
     lengths = _lengths(present)
     known = crossovers.parse(analysis)
     of_rows = [crossovers.select(known, row.records) for row in rows]
-    factors = ratios.Factors(present, RIVAL)
-    settings = [_setting(row, lengths, mine, factors) for row, mine in zip(rows, of_rows, strict=True)]
+    speedups = ratios.Speedups(present, RIVAL)
+    settings = [_setting(row, lengths, mine, speedups) for row, mine in zip(rows, of_rows, strict=True)]
     growths, unclear = _growths(analysis["orders"])
     return Answers(
         lengths,
@@ -139,8 +139,8 @@ def _lengths(records: Iterable[Record]) -> list[int]:
     return usual if len(usual) >= SHOWN else several[:: max(1, math.ceil(len(several) / 6))]
 
 
-def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover], factors: Factors) -> Setting:
-    fastest = {n: found for n in lengths if (found := _fastest(row.records, n, factors))}
+def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover], speedups: Speedups) -> Setting:
+    fastest = {n: found for n in lengths if (found := _fastest(row.records, n, speedups))}
     crossings = _crossings(c for c in mine.values() if _is_said(c))
     return Setting(row.title, fastest, crossings, _least_memory(row.records))
 
@@ -170,14 +170,14 @@ def _least_memory_at(n: int, bytes_of: dict[str, float]) -> str:
     return f"{what} the least at N = {n:,}, {bytes_text(least)} a sequence{more}"
 
 
-def _fastest(records: Iterable[Record], n: int, factors: Factors) -> Fastest | None:
+def _fastest(records: Iterable[Record], n: int, speedups: Speedups) -> Fastest | None:
     times = []
-    ratio_of: dict[str, float | None] = {}
+    speedup_of: dict[str, float | None] = {}
     for record in records:
         value, low, high = data.TIME.value(record)
         if record["query_len"] == n and record["outcome"] == "measured" and value:
             times.append((value, low, high, record["method"]))
-            ratio_of[record["method"]] = factors(record)
+            speedup_of[record["method"]] = speedups(record)
     if not times:
         return None
     times.sort(key=lambda found: found[0])
@@ -185,12 +185,12 @@ def _fastest(records: Iterable[Record], n: int, factors: Factors) -> Fastest | N
     shown = f"{time_text(low)} to {time_text(high)}" if low is not None and high is not None else ""
     if len(times) == 1:
         return Fastest(method, 1, time_text(value), shown, "", "", False)
-    ratio = ratio_of[method]
-    against = times_as_fast(ratio, data.method_text(factors.name)) if ratio else ""
+    speedup = speedup_of[method]
+    against = times_as_fast(speedup, data.method_text(speedups.name)) if speedup else ""
     second, second_low, _, second_method = times[1]
     close = (high if high is not None else value) >= (second_low if second_low is not None else second)
     # Of the reference, `against` says it already.
-    longer = "" if against and second_method == factors.name else amount(second / value)
+    longer = "" if against and second_method == speedups.name else amount(second / value)
     return Fastest(method, len(times), time_text(value), shown, second_method, longer, close, against)
 
 

@@ -74,7 +74,7 @@ def sweep_lines(folders: Sequence[Folder]) -> Lines:
     columns = [_column(name) for name in names]
     # Devices on which nothing could run do not count when panels get their titles.
     present, _ = data.select_present_devices(together)
-    factors = {folder.path: ratios.Factors(folder.records, RIVAL) for folder in folders}
+    speedups = {folder.path: ratios.Speedups(folder.records, RIVAL) for folder in folders}
     panels = {id(r): row.title for row in data.split_rows(present) for r in row.records}
     # Cases without a number stand below the others.
     everything.sort(key=lambda found: found[1]["outcome"] != "measured")
@@ -82,12 +82,11 @@ def sweep_lines(folders: Sequence[Folder]) -> Lines:
     first: dict[str, float] = {}
     for folder, record in everything:
         derived = _derived(folder, record, panels.get(id(record), str(record.get("device"))))
-        if ratio := factors[folder.path](record):
-            derived["_factor"] = 1 / ratio
+        derived["_factor"] = speedups[folder.path](record)
         if len(folders) > 1:
             derived |= _over_runs(folders.index(folder), record, derived, first)
         rows.append([plain(derived.get(name, record.get(name))) for name in names])
-    reference = next((f.name for f in factors.values() if f.name), "")
+    reference = next((one.name for one in speedups.values() if one.name), "")
     for column in columns:
         if column["name"] == "_factor":
             column["head"] = f"× as fast as {data.method_text(reference)}" if reference else ""

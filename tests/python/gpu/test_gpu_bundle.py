@@ -305,8 +305,8 @@ def test_a_machine_that_is_not_fit_is_an_error_that_says_what_was_found_and_expe
 
 def test_an_older_gpu_than_the_kernels_are_for_is_refused():
     with pytest.raises(files.UnfitError, match=r"compute capability 8\.0, but the kernels .* sm_90; expected at least 9\.0, or a bundle"):
-        node_machine.check_kernels(node_machine.Gpu("A100", "8.0", "580", "13.0"), ["compute_90", "sm_90"])
-    node_machine.check_kernels(node_machine.Gpu("B200", "10.0", "580", "13.0"), ["compute_90", "sm_90"])
+        node_machine.check_kernels(node_machine.Gpu("A100", "8.0", "580"), ["compute_90", "sm_90"])
+    node_machine.check_kernels(node_machine.Gpu("B200", "10.0", "580"), ["compute_90", "sm_90"])
 
 
 def test_options_that_name_nothing_are_refused(machine, bundle, tmp_path):

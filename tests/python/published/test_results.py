@@ -214,13 +214,14 @@ def timed(method, n, ms, **more):
     return {"method": method, "query_len": n, "outcome": "measured", "time_per_sample_ms": ms} | more
 
 
-def test_the_factor_is_that_at_the_longest_length_that_both_have():
-    found = [timed("sdpa", 512, 10.0), timed("sdpa", 4096, 659.0), timed("linear", 512, 5.0), timed("linear", 4096, 6.99),
-             timed("linear", 65536, 112.0), timed("slow", 512, 16.0), timed("slow", 4096, 1.0, outcome="failed"), timed("alone", 64, 1.0)]  # fmt: skip
-    of = lambda method: pages._factor(found, pages.Factors(found, "sdpa"), method)
-    assert (of("linear"), of("slow"), of("alone")) == ("94 × as fast at 4,096", "takes 1.6 × as long at 512", "")
-    found[3] |= {"baseline": "sdpa", "ratio_median": 0.01}
-    assert of("linear") == "100 × as fast at 4,096", "the ratio that was measured side by side counts"
+def test_the_speedup_is_that_at_the_longest_length_that_both_have(tmp_path):
+    times = [("sdpa", 512, 10.0), ("sdpa", 4096, 659.0), ("linear", 512, 5.0), ("linear", 4096, 6.99),
+             ("linear", 65536, 112.0), ("slow", 512, 16.0), ("alone", 64, 1.0)]  # fmt: skip
+    lines = [record(method=method, query_len=n, key_len=n, **scaled(ms)) for method, n, ms in times]
+    found = pages.records.load(write(tmp_path, "one", *lines))
+    speedups = pages.Speedups(found, "sdpa")
+    of = lambda method: pages._speedup(found, speedups, method)
+    assert (of("linear"), of("slow"), of("alone"), of("sdpa")) == ("94 × as fast at 4,096", "takes 1.6 × as long at 512", "", "")
 
 
 def flex(n, causal, ratio):
