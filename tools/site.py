@@ -2,23 +2,32 @@
 
 Usage: python tools/site.py [--out FOLDER] [--program FILE]
 
-Copies the pages of the project, with the pictures and the files that they link to, into a folder of the same
-structure, so that their links hold. Adds the reference, which `attnbench` prints, and the gallery of the figures in
-results/. A link that leads nowhere, also to a heading, is an error, and so is a page that the navigation lacks and a
-page that loads something from another host.
+Gives MkDocs the pages of the project, with the pictures and the files that they link to, the reference, which
+`attnbench` prints, and the gallery of the figures in results/. A link that leads nowhere, also to a heading, is an error,
+and so is a page that the navigation lacks and a page that loads something from another host.
 """
 
 import argparse
-import html.parser
+import html
 import json
+import logging
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
 import urllib.parse
 from pathlib import Path
+
+# Material for MkDocs says at its import what it thinks of MkDocs 2.
+os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")
+
+from bs4 import BeautifulSoup
+from mkdocs.commands import build as mkdocs
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort, BuildError
+from mkdocs.plugins import BasePlugin, event_priority
+from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "docs" / "site"
@@ -32,6 +41,8 @@ HOME = Path("README.md")
 FIGURE_WIDTH = 648
 # Longer tables of records are not shown.
 MAX_RECORDS = 40
+# The elements for which a browser loads what they name.
+LOADING = "script[src], img[src], iframe[src], source[src], object[data], link[rel~=stylesheet], link[rel~=icon], link[rel~=preload]"
 
 
 class SiteError(Exception):
@@ -61,38 +72,41 @@ def table(headers, rows):
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
-class Source:
-    """The folder that MkDocs makes the site from."""
+class Source(BasePlugin):
+    """Gives MkDocs the files of the site, and looks at the pages that it makes of them."""
 
-    def __init__(self, folder, program, pages=None):
-        self.folder, self.program = folder, Path(program).resolve()
-        # By the name of a page, the file that it is copied from.
+    def __init__(self, program, pages=None):
+        super().__init__()
+        self.program = Path(program).resolve()
+        # By the name of a page, the file that it is read from.
         self.pages = pages or {page: ROOT / page for page in tracked("*.md") if "tests" not in page.parts}
+        # By its name in the site: the text of a file, or its path.
+        self.files = {}
 
-    def write_all(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
+    @event_priority(100)  # so that other plugins see these files
+    def on_files(self, files, *, config):
         for page, file in self.pages.items():
             self.add_page(page, file)
-        for page, text in self.reference().items():
-            self.write(page, text)
-        self.write(GALLERY, self.gallery())
-        shutil.copytree(SITE / "assets", self.folder / "site-assets")
+        self.files |= self.reference() | {GALLERY: self.gallery()}
+        for name, content in self.files.items():
+            given = {"content": content} if isinstance(content, str) else {"abs_src_path": str(content)}
+            files.append(File.generated(config, str(name), **given))
 
-    def write(self, page, text):
-        target = self.folder / page
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, "utf-8")
+    def on_post_page(self, output, *, page, config):  # noqa: ARG002
+        for element in BeautifulSoup(output, "html.parser").select(LOADING):
+            address = next(element[name] for name in ("src", "href", "data") if element.get(name))
+            if urllib.parse.urlsplit(address).netloc:
+                logging.getLogger("mkdocs").warning(f"{page.file.dest_uri} loads {address} from elsewhere")
 
     def copy(self, file, target):
-        (self.folder / target).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, self.folder / target)
+        self.files[target] = ROOT / file
 
     def add_page(self, page, file):
-        """Copies a page and the files that it links to."""
+        """Adds a page and the files that it links to."""
         text = file.read_text("utf-8")
         if page == HOME:
             text = f"---\nhide: [navigation]\n---\n{text}"
-        self.write(page, LINK.sub(lambda found: f"{found[1]}({self.target_of(page, found[2])})", text))
+        self.files[page] = LINK.sub(lambda found: f"{found[1]}({self.target_of(page, found[2])})", text)
 
     def target_of(self, page, link):
         """Where a link of a page leads to in the site. Links out of the project stay as they are, and so do those that
@@ -125,7 +139,7 @@ class Source:
             shown = file.with_name(file.name + SHOWN_AS_TEXT)
             self.copy(file, shown)
             lines.append(f"- [{file.relative_to(folder)}]({os.path.relpath(shown, folder)})")
-        self.write(page, "\n".join(lines) + "\n")
+        self.files[page] = "\n".join(lines) + "\n"
         return page
 
     # ------------------------------------------------------------ what the program says
@@ -283,71 +297,23 @@ def sweep_keys(listed):
     return "\n".join(lines)
 
 
-# ---------------------------------------------------------------- checks of what was built
-
-
-class Page(html.parser.HTMLParser):
-    """What a page of the site links to, what it loads, and the places in it that can be linked to."""
-
-    # By element, the attribute with the address of what the browser loads.
-    LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}  # fmt: skip
-
-    def __init__(self, text):
-        super().__init__()
-        self.links, self.loaded, self.places = [], [], set()
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        self.places |= {given[name] for name in ("id", "name") if given.get(name)}
-        if tag == "a" and given.get("href"):
-            self.links.append(given["href"])
-        # <link rel="canonical"> and the like load nothing.
-        if address := given.get(self.LOADED.get(tag, "")):
-            if tag != "link" or {"stylesheet", "icon", "preload"} & set((given.get("rel") or "").split()):
-                self.loaded.append(address)
-            else:
-                self.links.append(address)
-
-
-def is_elsewhere(address):
-    return bool(urllib.parse.urlsplit(address).scheme) or address.startswith("//")
-
-
-def problems_of(out):
-    """What is wrong with the links of a built site, a line each."""
-    pages = {path: Page(path.read_text("utf-8")) for path in sorted(out.rglob("*.html"))}
-    problems = []
-    for path, page in pages.items():
-        name = path.relative_to(out)
-        problems += [f"{name} loads {address} from elsewhere" for address in page.loaded if is_elsewhere(address)]
-        for address in [*page.links, *page.loaded]:
-            # The page of errors has links from the root of the server.
-            if is_elsewhere(address) or name == Path("404.html"):
-                continue
-            there, _, anchor = address.partition("#")
-            target = (path.parent / urllib.parse.unquote(there.partition("?")[0])).resolve() if there else path
-            target = target / "index.html" if target.is_dir() else target
-            if not target.exists():
-                problems.append(f"{name} links to {address}, which does not exist")
-            elif anchor and target in pages and urllib.parse.unquote(anchor) not in pages[target].places | {"__tabbed"}:
-                problems.append(f"{name} links to {address}, but there is no such place on that page")
-    return problems
-
-
 def build(out, program, pages=None):
     """Builds the site into a folder. Raises SiteError that says what is wrong."""
-    source = out.with_name(out.name + "-source")
-    Source(source, program, pages).write_all()
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", SITE / "mkdocs.yml", "--site-dir", out]
-    # Without --quiet, which would also keep MkDocs from counting its warnings.
-    variables = os.environ | {"ATTNBENCH_SITE_SOURCE": str(source), "NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"}
-    done = subprocess.run(words, env=variables, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith(("INFO", "DEBUG"))]
+    said = []
+    log = logging.getLogger("mkdocs")
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())
+    log.addHandler(handler)
+    try:
+        config = load_config(str(SITE / "mkdocs.yml"), site_dir=str(out))
+        config.plugins["source"] = Source(program, pages)
+        mkdocs.build(config)
+    except (Abort, BuildError) as error:
+        raise SiteError("\n".join([*said, str(error)])) from error
+    finally:
+        log.removeHandler(handler)
+    if said:
         raise SiteError("\n".join(said))
-    if problems := problems_of(out):
-        raise SiteError("\n".join(problems))
 
 
 def main():

@@ -73,7 +73,6 @@ def test_each_document_is_a_page_that_the_navigation_names(built):
 
 
 def test_no_page_loads_anything_from_elsewhere(built):
-    assert site.problems_of(built) == []
     pages = list(built.rglob("*.html"))
     assert len(pages) > 30
     loading = r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*\srel="stylesheet"[^>]*(?:https?:)?//|@import"""
@@ -95,8 +94,8 @@ def test_the_site_is_small_enough_to_be_sent(built):
         ("# A\n\n[there](using.md#no-such-heading)\n", ["docs/slurm.md", "#no-such-heading"]),
         ("# A\n\n[there](#no-such-heading)\n", ["docs/slurm.md", "#no-such-heading"]),
         ("# A\n\n![there](nowhere.png)\n", ["docs/slurm.md", "nowhere.png"]),
-        ("# A\n\n<a href='nowhere.html'>there</a>\n", ["docs/slurm.html", "nowhere.html"]),
-        ("# A\n\n<a href='using.html#nowhere'>there</a>\n", ["docs/slurm.html", "using.html#nowhere"]),
+        ("# A\n\n<a href='nowhere.html'>there</a>\n", ["docs/slurm.md", "nowhere.html"]),
+        ("# A\n\n<a href='using.html#nowhere'>there</a>\n", ["docs/slurm.md", "using.html#nowhere"]),
         ("# A\n\n<img src='https://example.org/a.png'>\n", ["docs/slurm.html", "https://example.org/a.png", "elsewhere"]),
         ("# A\n\n<script src='//example.org/a.js'></script>\n", ["docs/slurm.html", "//example.org/a.js", "elsewhere"]),
     ],
@@ -174,12 +173,12 @@ def test_the_gallery_has_each_shipped_result(built):
             assert (built / picture).is_file() and (built / picture.with_suffix(".svg")).is_file()
 
 
-def test_a_result_without_a_place_in_the_gallery_is_refused(build, tmp_path, monkeypatch):
+def test_a_result_without_a_place_in_the_gallery_is_refused(build, monkeypatch):
     tracked = site.tracked
     more = {"results/*": [site.Path("results/new/machine/records.jsonl")]}
     monkeypatch.setattr(site, "tracked", lambda *patterns: tracked(*patterns) + more.get(patterns[0], []))
     with pytest.raises(site.SiteError, match=r"gallery\.toml and results/ differ in new"):
-        site.Source(tmp_path, build / "attnbench").gallery()
+        site.Source(build / "attnbench").gallery()
 
 
 def test_links_to_sources_and_folders_show_them(built):
