@@ -47,6 +47,8 @@ class RecurrentImplementation {
   virtual std::string name() const = 0;
 
   virtual RecurrentResults forward(const RecurrentArguments& arguments, bool gradients) const = 0;
+  // final_state of forward() alone, which costs no products with q; the q of the arguments stands for its sizes only.
+  virtual at::Tensor end_state(const RecurrentArguments& arguments) const = 0;
   // The gradients of the results may be undefined, which stands for zeros.
   virtual RecurrentGradients backward(const RecurrentArguments& arguments, const at::Tensor& checkpoints,
                                       const at::Tensor& grad_output, const at::Tensor& grad_final_state) const = 0;

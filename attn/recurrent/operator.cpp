@@ -66,6 +66,27 @@ struct RecurrentBackwardArguments : RecurrentCallArguments {
   }
 };
 
+// What a sequence that is split over processes needs of a slice, see python/attnbench/distributed/_recurrent.py.
+struct RecurrentEndArguments {
+  Tensor k, v;
+  std::optional<Tensor> g, beta, initial_state;
+  std::string rule;
+  bool normalize = false;
+  std::string implementation;
+
+  static constexpr auto list() {
+    using A = RecurrentEndArguments;
+    return std::tuple{argument("k", &A::k),
+                      argument("v", &A::v),
+                      argument("g", &A::g, "None"),
+                      argument("beta", &A::beta, "None"),
+                      argument("initial_state", &A::initial_state, "None"),
+                      argument("rule", &A::rule, "\"delta\""),
+                      argument("normalize", &A::normalize, "False"),
+                      argument("implementation", &A::implementation, "\"auto\"")};
+  }
+};
+
 struct RecurrentStepArguments {
   Tensor q, k, v, state;
   std::optional<Tensor> g, beta;
@@ -127,6 +148,11 @@ void check_values(const RecurrentCallArguments& a) {
 
 RecurrentCallArguments call_arguments(const RecurrentStepArguments& a) {
   return {a.q, a.k, a.v, a.g, a.beta, {}, {}, a.rule, a.scale, a.normalize, a.implementation};
+}
+
+// k stands for q, which is not read.
+RecurrentCallArguments call_arguments(const RecurrentEndArguments& a) {
+  return {a.k, a.k, a.v, a.g, a.beta, a.initial_state, {}, a.rule, 1.0, a.normalize, a.implementation};
 }
 
 void check_step(const RecurrentStepArguments& a) {
@@ -192,6 +218,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Recurr
           std::move(grad_g),        given(all.beta),          given(all.initial_state)};
 }
 
+std::tuple<Tensor> end_state(const RecurrentEndArguments& a) {
+  const auto call = call_arguments(a);
+  check_call("_recurrent_end_state: ", call);
+  const auto* implementation = find_implementation(call, /*gradients=*/false);
+  const WithoutAutocast guard;
+  const auto arguments = arguments_of(call);
+  return implementation ? implementation->end_state(arguments) : composed_recurrent_forward(arguments).final_state;
+}
+
 std::tuple<Tensor> step(const RecurrentStepArguments& a) {
   check_step(a);
   // Autograd must notice that a tensor has changed that it has saved for a backward pass.
@@ -230,6 +265,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward_meta(const R
   return {like(a.q), like(a.k), like(a.v), std::move(grad_g), given(a.beta), given(a.initial_state)};
 }
 
+std::tuple<Tensor> end_state_meta(const RecurrentEndArguments& a) {
+  check_call("_recurrent_end_state: ", call_arguments(a));
+  return at::empty_symint({a.v.sym_size(0), a.v.sym_size(1), a.k.sym_size(3), a.v.sym_size(3)},
+                          a.k.options().dtype(accumulator_dtype(a.k.scalar_type())));
+}
+
 std::tuple<Tensor> step_meta(const RecurrentStepArguments& a) {
   check_step(a);
   return output_like(call_arguments(a));
@@ -265,6 +306,7 @@ std::tuple<Tensor, Tensor> call(const RecurrentCallArguments& a) {
 TORCH_LIBRARY_FRAGMENT(attn, library) {
   define<RecurrentCallArguments>(library, "recurrent_attention", "(Tensor output, Tensor final_state)");
   define<RecurrentStepArguments>(library, "recurrent_attention_step", "Tensor");
+  define<RecurrentEndArguments>(library, "_recurrent_end_state", "Tensor");
   define<RecurrentForwardArguments>(library, "_recurrent_attention", "(Tensor output, Tensor final_state, Tensor checkpoints)");
   define<RecurrentBackwardArguments>(library, "_recurrent_attention_backward",
                                      "(Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_g, Tensor grad_beta, Tensor "
@@ -274,17 +316,20 @@ TORCH_LIBRARY_IMPL(attn, CompositeImplicitAutograd, library) { library.impl("rec
 TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, library) {
   library.impl("recurrent_attention_step", kernel<step>());
   library.impl("_recurrent_attention", kernel<forward>());
+  library.impl("_recurrent_end_state", kernel<end_state>());
   library.impl("_recurrent_attention_backward", kernel<backward>());
 }
 TORCH_LIBRARY_IMPL(attn, Meta, library) {
   library.impl("recurrent_attention_step", kernel<step_meta>());
   library.impl("_recurrent_attention", kernel<forward_meta>());
+  library.impl("_recurrent_end_state", kernel<end_state_meta>());
   library.impl("_recurrent_attention_backward", kernel<backward_meta>());
 }
 TORCH_LIBRARY_IMPL(attn, Autograd, library) {
   library.impl("_recurrent_attention", kernel<Differentiable<RecurrentOperator>::call>());
-  // recurrent_attention_step records no gradients, and recurrent attention is differentiable only once.
+  // recurrent_attention_step and the end state record no gradients, and recurrent attention is differentiable only once.
   library.impl("recurrent_attention_step", torch::autograd::autogradNotImplementedFallback());
+  library.impl("_recurrent_end_state", torch::autograd::autogradNotImplementedFallback());
   library.impl("_recurrent_attention_backward", torch::autograd::autogradNotImplementedFallback());
 }
 

@@ -17,16 +17,19 @@ class RecurrentForward : RecurrentChunk<V, E, kDelta, kFeatures> {
   // RecurrentKernels::forward
   void run(int64_t begin, int64_t end, float* s, float* checkpoints) {
     const int64_t size = state_size(p_);
+    const bool has_outputs = p_.q.data != nullptr;
     for (int64_t first = begin; first < end; first += kChunkRows) {
       const auto count = end - first < kChunkRows ? end - first : int64_t{kChunkRows};
       if (checkpoints && (first - begin) % kCheckpoint == 0) {
         copy(s, size, checkpoints);
         checkpoints += size;
       }
-      Chunk::load(first, count, /*with_queries=*/true);
+      Chunk::load(first, count, has_outputs);
       Chunk::compute_updates(s);
-      Chunk::score_queries();
-      write_outputs(first, count, s);
+      if (has_outputs) {
+        Chunk::score_queries();
+        write_outputs(first, count, s);
+      }
       Chunk::update(s);
     }
   }

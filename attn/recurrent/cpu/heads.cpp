@@ -46,7 +46,7 @@ void RecurrentHeads::set_gradients(const Tensor& grad_output, const RecurrentGra
 RecurrentHeadParams RecurrentHeads::head(int64_t index) const {
   const auto of_keys = index / sharing();
   auto params = common_;
-  params.q = rows_of_head(q_, of_keys);
+  if (has_queries_) params.q = rows_of_head(q_, of_keys);
   params.k = rows_of_head(k_, of_keys);
   params.v = rows_of_head(v_, index);
   params.output = rows_of_head(output_, index);

@@ -17,6 +17,8 @@ class RecurrentHeads {
   explicit RecurrentHeads(const RecurrentArguments& arguments);
 
   void set_output(const at::Tensor& output) { output_ = output; }
+  // Leaves the rows of q null, for which kernels compute no outputs.
+  void omit_queries() { has_queries_ = false; }
   // All have contiguous rows, and the dtype of their inputs; but those of q and k the accumulator dtype if heads share them.
   void set_gradients(const at::Tensor& grad_output, const RecurrentGradients& gradients);
 
@@ -33,6 +35,7 @@ class RecurrentHeads {
 
  private:
   RecurrentHeadParams common_{};
+  bool has_queries_ = true;
   at::Tensor q_, k_, v_, g_, beta_, output_, grad_output_;
   RecurrentGradients gradients_;
 };

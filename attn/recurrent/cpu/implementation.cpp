@@ -145,6 +145,16 @@ class CpuRecurrent final : public RecurrentImplementation {
     return {output, final_state, checkpoints};
   }
 
+  Tensor end_state(const RecurrentArguments& a) const override {
+    RecurrentHeads heads(a);
+    heads.omit_queries();
+    const RecurrentPass pass(kernels_, a, heads, /*backward=*/false);
+    auto final_state = pass.states();
+    pass.run(a.initial_state ? a.initial_state->contiguous() : Tensor(), final_state, {},
+             [&](const RecurrentPass::Task& t) { kernels_.forward(t.params, t.begin, t.end, t.state, nullptr, t.scratch); });
+    return final_state;
+  }
+
   RecurrentGradients backward(const RecurrentArguments& a, const Tensor& checkpoints, const Tensor& grad_output,
                               const Tensor& grad_final_state) const override {
     RecurrentHeads heads(a);

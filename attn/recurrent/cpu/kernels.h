@@ -44,8 +44,8 @@ static_assert(checkpoint_numbers(17, 33) == padded(17) * padded(33));
 struct RecurrentKernels {
   const char* name;  // the name in records, such as "avx512"
   int64_t (*scratch_size)(const RecurrentHeadParams&, bool backward);
-  // Writes outputs and changes the state. Unless `checkpoints` is null, stores the state before every kCheckpoint positions
-  // there.
+  // Writes outputs and changes the state; without queries, whose rows are null then, it only changes the state. Unless
+  // `checkpoints` is null, stores the state before every kCheckpoint positions there.
   void (*forward)(const RecurrentHeadParams&, int64_t begin, int64_t end, void* state, void* checkpoints, void* scratch);
   // Writes the gradients, from the checkpoints that forward() stored. `grad_state` is the gradient of the state after `end`, and
   // becomes that of the state before `begin`.

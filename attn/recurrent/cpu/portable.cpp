@@ -30,6 +30,7 @@ class PortableRecurrent {
     for (int64_t t = begin; t < end; ++t) {
       if (checkpoints && (t - begin) % kCheckpoint == 0) checkpoints = std::copy_n(s, size(), checkpoints);
       advance(t, s);
+      if (!p_.q.data) continue;
       const auto q = used(p_.q, t);
       auto* const output = row<E>(p_.output, t);
       for (int64_t m = 0; m < p_.value_dim; ++m) {

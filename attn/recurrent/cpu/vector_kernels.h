@@ -11,7 +11,7 @@ namespace attn::cpu {
 namespace {
 
 // Sequences of at most so many positions are computed token by token: a chunk takes as long as 9 to 15 tokens (AVX2, 64 and 128
-// dimensions), however few of its 16 positions there are.
+// dimensions), however few of its 16 positions there are. A step computes an output, so that a chunk is the way without queries.
 constexpr int64_t kTokenByToken = 8;
 
 template <class V, class E>
@@ -35,7 +35,7 @@ class RecurrentTable {
           return step > chunk ? step : chunk;
         },
         [](const RecurrentHeadParams& params, int64_t begin, int64_t end, void* state, void* checkpoints, void* scratch) {
-          if (end - begin <= kTokenByToken) {
+          if (end - begin <= kTokenByToken && params.q.data) {
             if (checkpoints && begin < end) __builtin_memcpy(checkpoints, state, sizeof(float) * size_t(state_size(params)));
             with<RecurrentStep>(params, scratch, [&](auto&& kernel) {
               for (auto t = begin; t < end; ++t) kernel.run(static_cast<float*>(state), padded(params.value_dim), t);

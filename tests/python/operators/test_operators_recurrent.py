@@ -247,6 +247,26 @@ def test_the_same_call_gives_the_same_bits():
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("gates", ["", "g", "f", "b", "gb", "fb"])
+def test_the_end_state_is_that_of_the_whole_pass(kernels, gates, dtype):
+    """_recurrent_end_state computes no outputs. Lengths of a few positions, of parts of a chunk and of several chunks."""
+    rule = "delta" if "b" in gates else "add"
+    for length, state, extreme in itertools.product((1, 5, 16, 61), (False, True), (False, True)):
+        given = example((2, 2, 4, length, 20, 12), gates=gates, state=state, dtype=dtype, extreme=extreme)
+        with torch.no_grad():
+            q, k, v, *others = (None if x is None else x.detach() for x in given)
+            for name in kernels:
+                try:
+                    _, expected = torch.ops.attn.recurrent_attention(
+                        q, k, v, *others, rule=rule, normalize=True, implementation=name
+                    )
+                except ValueError:  # The vector kernels do not compute in float64.
+                    continue
+                found = torch.ops.attn._recurrent_end_state(k, v, *others, rule, True, name)
+                torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-6 * float(expected.abs().max()))
+
+
 # ---------------------------------------------------------------- registrations
 
 
@@ -267,6 +287,8 @@ def test_opcheck(implementation, layout, gates):
             (checkpoints, torch.ones_like(output), torch.ones_like(state), *detached),
             {"implementation": implementation},
         )
+        q, k, v, *others = detached
+        torch.library.opcheck(torch.ops.attn._recurrent_end_state.default, (k, v, *others), {"implementation": implementation})
 
 
 @pytest.mark.parametrize("gates", ["gb", "fb"])
