@@ -162,6 +162,9 @@ MethodSuite::MethodSuite(SuiteOptions options, std::vector<Side> sides) : GateSu
   for (auto c : sweep.cases()) {
     c.baseline.clear();  // the other side takes turns with the case
     check_place(python_file_of(c.method), sides_[1], options_.file);
+    if (c.ranks > 1)
+      throw UsageError(fmt::format("{}: ranks = {}, expected 1: the processes of a gate take turns, which several ranks cannot",
+                                   options_.file, c.ranks));
     if (options_.instructions) force_avx2(c, catalogue);
     cases_.push_back({.c = c, .sides = std::vector<SuiteCase::OfSide>(sides_.size())});
   }

@@ -21,7 +21,7 @@ void Case::complete() {
   for (const auto& field : fields())
     if (!field.follows.empty() && get(*this, field) == 0) set(*this, field, get(*this, *find_field(field.follows)));
   if (decodes()) causal = true;
-  if (threads == 0) threads = available_processors();
+  if (threads == 0) threads = std::max<int64_t>(1, available_processors() / std::max<int64_t>(1, ranks));
   if (memory_limit_bytes == 0 && device == "cpu") memory_limit_bytes = available_memory_bytes();
 }
 
@@ -214,9 +214,20 @@ const std::vector<Field>& fields() {
       {.name = "threads",
        .role = axis,
        .member = &Case::threads,
-       .description = "number of CPU threads; by default one for every processor",
+       .description = "number of CPU threads, of each rank where there are several; by default one for every processor, or their "
+                      "share of these",
        .min = 1,
        .max = kMaxThreads},
+      {.name = "ranks",
+       .role = axis,
+       .member = &Case::ranks,
+       .description = "number of processes over which the sequence is split, each with processors of its own "
+                      "(docs/distributed.md)",
+       .min = 1,
+       .max = kMaxThreads,
+       .compared = true,
+       .since = 8,
+       .before = 1},
       {.name = "cache",
        .role = axis,
        .member = &Case::cache,

@@ -37,7 +37,8 @@ struct Case {
   std::string inputs = "normal";
   double concentration = 1;
   double decay_positions = 20;
-  int64_t threads = 0;  // 0 until complete(), which sets it to the number of processors that this process may use
+  int64_t threads = 0;  // 0 until complete(), which divides the processors that this process may use by the ranks
+  int64_t ranks = 1;
   std::string cache = "warm";
   std::string allocation = "kept";
   bool graph = false;

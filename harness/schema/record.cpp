@@ -110,7 +110,7 @@ std::vector<Column> declare() {
 
       {"ratio_pairing", text, "", "ratio",
        "how the baseline was measured beside the case: turns (both processes alive, samples in turn) or processes (one process "
-       "after the other, because both do not fit into the memory)"},
+       "after the other, because both do not fit into the memory, or one has several ranks)"},
       {"ratio_failure_kind", text, "", "ratio",
        "for processes that ran without the baseline: the failure_kind of the baseline, or of the case beside it"},
       {"ratio_reason", text, "", "ratio", "why they ran without the baseline, in words"},
@@ -165,6 +165,14 @@ std::vector<Column> declare() {
       {"peak_reserved_bytes", integer, "B", "memory", "peak memory that the GPU's caching allocator held, with the inputs"},
       {"peak_rss_bytes", integer, "B", "memory", "largest resident set of the process during the memory pass"},
       {"rss_before_bytes", integer, "B", "memory", "resident set before the memory pass, with the inputs"},
+
+      {"payload_bytes", integer, "B", "ranks",
+       "with several ranks: what each handed to collectives in one call, which is that of the formula (docs/distributed.md)"},
+      {"rank_medians_ms", numbers, "ms", "ranks",
+       "with several ranks: median time of each rank, in order; the samples are those of the slowest rank of each call"},
+      {"rank_peak_extra_bytes", numbers, "B", "ranks",
+       "with several ranks: how far the resident set of each rank grew beyond that before its calls; peak_extra_bytes is the "
+       "largest"},
 
       {"max_abs_error", number, "", "agreement",
        "largest difference from the float64 reference, over the output and the gradients"},

@@ -10,7 +10,7 @@
 namespace attnbench {
 
 // Records of version 6 are read as well; version 7 added the axes `kv_heads`, `value_heads` and `decay_positions`, and version 8
-// the axes `pattern` and `packed`.
+// the axes `pattern`, `packed` and `ranks`.
 constexpr int64_t kSchemaVersion = 8, kOldestSchemaVersion = 6;
 
 // `named_numbers` is a JSON object whose values are numbers, such as {"lsh_bucket_mean": 12.5}.

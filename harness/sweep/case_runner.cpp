@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <random>
 #include <utility>
 
@@ -123,11 +124,29 @@ Case asked_case(const PlannedCase& planned) {
   return c;
 }
 
+// The program that has the ranks of a case started and measured, as a worker that is no C++ program: it ends the ranks at the
+// case's deadline, and says which was late. Nothing if there is no interpreter or no package.
+std::optional<WorkerProgram> program_of_ranks(const WorkerProgram& worker) {
+  const auto interpreter = interpreter_of(worker), script = package_file(worker, "distributed/case.py");
+  if (interpreter.empty() || script.empty()) return std::nullopt;
+  return WorkerProgram{.path = script, .launcher = {interpreter, "-P"}};
+}
+
 // Runs a case without others beside it.
 Record run_alone(const WorkerProgram& worker, const PlannedCase& planned, const ProcessOptions& options) {
+  constexpr double kGraceS = 30, kCleaningS = 5;  // in which the program of ranks ends them, and removes its files
   auto record = planned.planned;
-  const auto answer =
-      run_worker(worker, "measure", to_json(asked_case(planned)), planned.c.deadline_s, {}, measure_arguments_of_case(options));
+  const auto c = asked_case(planned);
+  const auto ranks = c.ranks > 1 ? program_of_ranks(worker) : std::nullopt;
+  if (c.ranks > 1 && !ranks) {
+    record.set_skipped(kind::unsupported,
+                       "several ranks need the Python package attnbench, which this program does not find; `make python` builds "
+                       "it, and the environment variable ATTNBENCH_PYTHON names the interpreter");
+    return record;
+  }
+  const auto answer = ranks ? run_worker(*ranks, "measure", to_json(c), c.deadline_s + kGraceS, {},
+                                         {"--build=" + std::filesystem::path(worker.path).parent_path().string()}, kCleaningS)
+                            : run_worker(worker, "measure", to_json(c), c.deadline_s, {}, measure_arguments_of_case(options));
   take_answer(record, answer);
   record.set("worker_s", answer.wall_s);
   record.set("process_start", answer.start);
@@ -185,7 +204,8 @@ Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, co
   } else {
     const auto need = predicted_need_bytes(measured.planned) + predicted_need_bytes(measured.baseline->planned);
     const bool both_fit = !(need > measured.planned.number("memory_limit_bytes"));
-    record = both_fit ? run_beside_baseline(worker, measured, options) : run_after_each_other(worker, measured, options);
+    const bool takes_turns = both_fit && measured.c.ranks == 1 && measured.baseline->c.ranks == 1;
+    record = takes_turns ? run_beside_baseline(worker, measured, options) : run_after_each_other(worker, measured, options);
   }
   record.set("host", host_name());
   record.set("boot", boot_id());

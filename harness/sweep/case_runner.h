@@ -38,9 +38,9 @@ struct ProcessOptions {
 ProcessOptions next_process(const std::vector<Record>& processes);
 
 // Runs one worker process for a planned case that can run, and one for its baseline, if there is one. The two take their samples
-// in turns, or run one after the other if they do not fit into the memory together. Returns the record of the case, however its
-// process ends, without the columns of the environment. If the baseline fails, the record says so in ratio_reason. Throws
-// UsageError if a worker cannot be started, and Interrupted on SIGINT or SIGTERM.
+// in turns, or run one after the other if they do not fit into the memory together or one has several ranks. Returns the record
+// of the case, however its process ends, without the columns of the environment. If the baseline fails, the record says so in
+// ratio_reason. Throws UsageError if a worker cannot be started, and Interrupted on SIGINT or SIGTERM.
 Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options);
 
 // Runs a planned case in as many worker processes as it asks for, one after the other, unless the plan says that it cannot run.

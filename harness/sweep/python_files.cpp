@@ -25,26 +25,7 @@ constexpr size_t kMaxOutputBytes = size_t{1} << 24;
 
 std::string name_of(const Case& c) { return std::string(attn::method_name(c.method)); }
 
-// The interpreter in which the worker runs Python methods; empty if that is not known here.
-std::string interpreter_of(const fs::path& worker_folder) {
-  if (const char* const chosen = std::getenv("ATTNBENCH_PYTHON"); chosen && *chosen) return chosen;
-  std::error_code error;
-  const auto file = worker_folder / "python-path";  // written when a build is configured
-  return fs::exists(file, error) ? read_text_file(file.string(), kMaxPathBytes) : "";
-}
-
-// The script that reads the sources. In a source tree the package attnbench is in the folder python beside the build folder. An
-// installed worker is inside the package. Empty if there is none.
-std::string script_of(const fs::path& worker_folder) {
-  for (const auto* const package : {"../python/attnbench", "../.."}) {
-    std::error_code error;
-    const auto script = (worker_folder / package / "_source_check.py").lexically_normal();
-    if (fs::exists(script, error)) return script.string();
-  }
-  return "";
-}
-
-// What the script prints for this request; null if it does not run.
+// What the script, which reads the sources, prints for this request; null if it does not run.
 Json asked(const std::string& interpreter, const std::string& script, const Json& request) {
   std::string printed;
   const auto receive = [&](std::string_view more) {
@@ -66,6 +47,24 @@ Json asked(const std::string& interpreter, const std::string& script, const Json
 
 }  // namespace
 
+std::string interpreter_of(const WorkerProgram& worker) {
+  if (const char* const chosen = std::getenv("ATTNBENCH_PYTHON"); chosen && *chosen) return chosen;
+  std::error_code error;
+  const auto file = fs::path(worker.path).parent_path() / "python-path";  // written when a build is configured
+  return fs::exists(file, error) ? read_text_file(file.string(), kMaxPathBytes) : "";
+}
+
+// In a source tree the package attnbench is in the folder python beside the build folder. An installed worker is inside the
+// package.
+std::string package_file(const WorkerProgram& worker, const std::string& name) {
+  for (const auto* const package : {"../python/attnbench", "../.."}) {
+    std::error_code error;
+    auto path = (fs::path(worker.path).parent_path() / package / name).lexically_normal();
+    if (fs::exists(path, error)) return path.string();
+  }
+  return "";
+}
+
 bool any_python_method(const std::vector<Case>& cases) {
   return std::any_of(cases.begin(), cases.end(), [](const Case& c) { return attn::is_python_name(name_of(c)); });
 }
@@ -85,8 +84,7 @@ std::map<std::string, std::string> mistakes_in_python_files(const WorkerProgram&
     }
   }
   if (names.empty()) return {};
-  const auto folder = fs::path(worker.path).parent_path();
-  const auto interpreter = interpreter_of(folder), script = script_of(folder);
+  const auto interpreter = interpreter_of(worker), script = package_file(worker, "_source_check.py");
   if (interpreter.empty() || script.empty()) return {};
   const auto answer = asked(interpreter, script, request);
   std::map<std::string, std::string> mistakes;

@@ -18,6 +18,11 @@ namespace attnbench {
 // wrong. Throws Interrupted on SIGINT or SIGTERM.
 std::map<std::string, std::string> mistakes_in_python_files(const WorkerProgram& worker, const std::vector<Case>& cases);
 
+// The interpreter in which the worker runs Python methods; empty if that is not known here.
+std::string interpreter_of(const WorkerProgram& worker);
+// The path of a file of the package attnbench, such as "distributed/case.py"; empty if the worker has no package beside it.
+std::string package_file(const WorkerProgram& worker, const std::string& name);
+
 // Whether any of these cases has a Python method.
 bool any_python_method(const std::vector<Case>& cases);
 

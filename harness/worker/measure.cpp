@@ -32,10 +32,18 @@ void guarded(Record& record, const std::function<void()>& work) {
   }
 }
 
+// Whether the case has several ranks, which the driver has measured by another program. The case is then recorded as unsupported.
+bool is_split(const Case& c, Record& record) {
+  if (c.ranks == 1) return false;
+  record.set_skipped(kind::unsupported, "several ranks are not verified or counted, and take no turns with other cases");
+  return true;
+}
+
 }  // namespace
 
 Record measure(const Case& c, const MeasureOptions& options, const WorkerContext& context) {
   Record record;
+  if (is_split(c, record)) return record;
   guarded(record, [&] {
     use_threads(c.threads);
     auto subject = prepare(c, context, record);
@@ -61,6 +69,7 @@ extern "C" __attribute__((noinline)) void attnbench_counted_calls(const std::fun
 
 Record count(const Case& c, const WorkerContext& context) {
   Record record;
+  if (is_split(c, record)) return record;
   guarded(record, [&] {
     use_threads(1);
     auto on_one_thread = c;
@@ -79,6 +88,7 @@ Record count(const Case& c, const WorkerContext& context) {
 
 Record verify(const Case& c, const WorkerContext& context) {
   Record record;
+  if (is_split(c, record)) return record;
   guarded(record, [&] {
     use_threads(c.threads);
     if (const auto subject = prepare(c, context, record)) subject->protocol->verify(*subject, record);

@@ -9,6 +9,7 @@
 #include "attn/refusal.h"
 #include "harness/worker/methods/foreign_method.h"
 #include "harness/worker/methods/methods.h"
+#include "harness/worker/methods/ranks.h"
 #include "harness/worker/timing/injected_slowdown.h"
 
 namespace attnbench {
@@ -77,7 +78,8 @@ InputSource source_of(const Case& c, const attn::AttentionMethod& method, const 
 std::string why_unsupported(const Subject& subject) {
   const auto& c = subject.c;
   if (auto reason = subject.device->why_unsupported(c); !reason.empty()) return reason;
-  return subject.method->why_unsupported(subject.problem, subject.protocol->id()).value_or("");
+  if (auto reason = subject.method->why_unsupported(subject.problem, subject.protocol->id())) return *reason;
+  return c.ranks > 1 ? why_not_split(c) : "";
 }
 
 }  // namespace

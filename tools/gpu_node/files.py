@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 # The axes of a case, with which a record says what was measured.
 AXES = (
     "method", "device", "dtype", "protocol", "batch", "heads", "kv_heads", "value_heads", "query_len", "key_len", "head_dim",
-    "value_dim", "causal", "key_lengths", "pattern", "packed", "inputs", "concentration", "decay_positions", "threads", "cache", "allocation", "graph", "seed",
+    "value_dim", "causal", "key_lengths", "pattern", "packed", "inputs", "concentration", "decay_positions", "threads", "ranks", "cache", "allocation", "graph", "seed",
 )  # fmt: skip
 
 

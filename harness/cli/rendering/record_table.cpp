@@ -106,7 +106,7 @@ std::string value_text(const Record& record, const Column& column) {
   const auto& value = record.get(column.name);
   if (value.is_null()) return "";
   if (column.unit == "ms" && value.is_number()) return format_ms(value.get<double>());
-  if (column.unit == "B") return format_bytes(value.get<double>());
+  if (column.unit == "B" && value.is_number()) return format_bytes(value.get<double>());
   if (column.unit == "s") return fmt::format("{:.3g} s", value.get<double>());
   if (value.is_number_float()) return fmt::format("{:.3g}", value.get<double>());
   return plain_text(value);

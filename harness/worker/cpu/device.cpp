@@ -50,9 +50,12 @@ class Cpu final : public Device {
   std::string why_unsupported(const Case& c) const override {
     if (c.graph) return "CUDA graphs need device = cuda";
     const auto processors = processors_for_this_process();
-    if (c.threads <= processors.count) return "";
-    return std::to_string(c.threads) + " threads need as many processors, but this process has " +
-           std::to_string(processors.count) + " (bound: " + processors.bound + ")";
+    if (c.ranks * c.threads <= processors.count) return "";
+    const auto threads = std::to_string(c.threads) + " threads";
+    const auto needed = c.ranks == 1 ? threads + " need as many processors"
+                                     : std::to_string(c.ranks) + " ranks of " + threads + " need " +
+                                           std::to_string(c.ranks * c.threads) + " processors";
+    return needed + ", but this process has " + std::to_string(processors.count) + " (bound: " + processors.bound + ")";
   }
 
   bool has_own_clock() const override { return false; }

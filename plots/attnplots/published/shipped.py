@@ -24,7 +24,7 @@ from attnplots.records import environment, records, trainings
 from attnplots.records.options import add_results
 from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.results import GENERATIONS_FILE_NAME, is_quick_start
-from attnplots.records.text import count_of, printable
+from attnplots.records.text import count_of, json_object, printable
 
 DRIFT = 1.3
 MEMORY = 1.01
@@ -33,6 +33,9 @@ MIN_PROCESSES = 8
 # Sweeps whose times need not be exact, because errors are what they measure.
 OF_ERRORS = ("quality",)
 FIGURES_COMMAND = "make figures"
+# A prediction takes no part of its times from records, so it may be of another revision than these.
+PREDICTION = "scaling.json"
+PREDICTION_COMMAND = ".venv/bin/python -m attnbench.distributed simulate --backward --out {folder}"
 # The time of a case without a record of its processes is known as well as its interval says.
 INTERVAL = ("time_ci_low_ms", "time_ci_high_ms")
 
@@ -135,6 +138,11 @@ class _Checker:
         if environment.load(path).get("dirty"):
             self.add(path, "made by a build with uncommitted changes")
 
+    def check_prediction(self, path: Path) -> None:
+        if json_object(path / PREDICTION).get("dirty") is not False:
+            command = PREDICTION_COMMAND.format(folder=Path(self.root.name) / path.relative_to(self.root))
+            self.add(path, "predicted by a build with uncommitted changes, or of an unknown revision", command)
+
     def check_shared_cases(self, folders: Sequence[Folder]) -> None:
         first: dict[tuple[str, str], tuple[Folder, Record]] = {}
         # Two runs of one sweep are compared by their figure.
@@ -202,6 +210,8 @@ def check(root: Path, renewals: dict[str, str]) -> list[Problem]:
     for path in _own_folders(root):
         if any((path / n).exists() for n in (trainings.ENDED_FILE_NAME, GENERATIONS_FILE_NAME)):
             checker.check_training(path)
+        if (path / PREDICTION).exists():
+            checker.check_prediction(path)
         checker.check_figures(path)
     return checker.problems
 

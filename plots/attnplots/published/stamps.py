@@ -19,6 +19,7 @@ DATA = (
     "trainings.jsonl",
     "generations.jsonl",
     "calibration.json",
+    "scaling.json",
     "*.npy",
 )
 

@@ -65,7 +65,8 @@ def _counts(text: str) -> list[int]:
 def _add_sizes(parser: argparse.ArgumentParser, length: int) -> None:
     parser.add_argument(
         "--operators", type=_names, default=["linear", "gated-delta", "softmax"], metavar="NAME,…",
-        help="linear, simple-gla, gla, delta, gated-delta, kda or softmax (default: linear,gated-delta,softmax)",
+        help="linear, linear-elu, linear-elu0.1, simple-gla, retnet, lightning, gla, delta, gated-delta, kda or softmax "
+        "(default: linear,gated-delta,softmax)",
     )  # fmt: skip
     parser.add_argument("--length", type=_positive, default=length, help="positions of each rank (default: %(default)s)")
     parser.add_argument("--heads", type=_positive, default=8, help="(default: %(default)s)")
@@ -201,20 +202,22 @@ def machine() -> dict[str, Any]:
     model = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
     return {
         "host": platform.node(), "cpu_model": model[1] if model else platform.machine(), "torch_version": torch.__version__,
-        "revision": _revision(), "attnbench_version": _installation.build_facts()["version"],
+        **_revision(), "attnbench_version": _installation.build_facts()["version"],
         "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }  # fmt: skip
 
 
-def _revision() -> str | None:
-    """The commit of the checkout that this file belongs to, if it belongs to one."""
+def _revision() -> dict[str, Any]:
+    """The commit of the checkout that this file belongs to, and whether the checkout differs from it; None if it belongs to none."""
     here = Path(__file__)
 
     def git(*command: str) -> str | None:
         done = subprocess.run(["git", "-C", str(here.parent), *command], capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else None
 
-    return git("rev-parse", "--short=12", "HEAD") if git("ls-files", "--error-unmatch", here.name) else None
+    if not git("ls-files", "--error-unmatch", here.name):
+        return {"revision": None, "dirty": None}
+    return {"revision": git("rev-parse", "--short=12", "HEAD"), "dirty": bool(git("status", "--porcelain", "--untracked-files=no", ":/"))}
 
 
 def _print_line(line: dict[str, Any]) -> None:
@@ -257,7 +260,7 @@ def _print_table(lines: list[dict[str, Any]]) -> None:
             continue
         share = efficiency_of(line, lines)
         limit = ""
-        if operator.transition != "ring":
+        if operator.transition != "ring" and not operator.has_normalizer:
             limit = f"{bound.weak_scaling_bound(operator.transition, line['dim'], line['dim'], line['ranks'], backward=line['backward']):.2f}"
         marked = f"{_median(line['seconds']) * 1e3:.3f}{' (oversubscribed)' if line['oversubscribed'] else ''}"
         print(
@@ -308,8 +311,13 @@ def _simulate(chosen: argparse.Namespace) -> int:
             raise ValueError(f"--{name} {value:g}, expected at least {least:g}")
     torch.set_num_threads(chosen.threads)
     sizes = Sizes(chosen.length, chosen.heads, chosen.dim, chosen.dtype, chosen.batch)
+    operators = _chosen_operators(chosen.operators)
+    for name in operators:
+        if not OPERATORS[name].is_predicted:
+            known = ", ".join(one.name for one in OPERATORS.values() if one.is_predicted)
+            raise ValueError(f"--operators: {name} is not predicted, expected one of {known}")
     lines = []
-    for name in _chosen_operators(chosen.operators):
+    for name in operators:
         lines.append({"operator": name, "sizes": asdict(sizes), "times": kernels.measure(OPERATORS[name], sizes, chosen.repeats)})
         print(f"{name}: {lines[-1]['times']}", file=sys.stderr)
     network = simulation.Network(chosen.latency_us * 1e-6, chosen.bandwidth * 1e9)

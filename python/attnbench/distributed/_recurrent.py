@@ -3,7 +3,7 @@
 The state S behind a slice depends linearly on the state S₀ before it: S = A S₀ + E, where E is the state that
 the slice leaves if it begins with zero. The transition A is 1 where nothing decays, a number for each head or a
 diagonal where the state or its rows do, and a matrix [K,K] by the delta rule, namely the state that the operator
-leaves if v is 0 and the identity is the initial state. Ranks gather E and A of all slices, each rank folds those
+leaves if v is 0 and the identity is the initial state. Of these passes kernels compute the state alone. Ranks gather E and A of all slices, each rank folds those
 of the slices before its own into its initial state, and then computes its outputs as one process would. The
 gradient dS of a final state travels the other way: dS₀ = Aᵀ dS + D, where D comes from the slice's outputs.
 
@@ -221,22 +221,16 @@ class _Split(torch.autograd.Function):
             initial = call.with_carried(initial, 0, torch.zeros_like(call.carried(initial, 0)))
         end: Tensor | None = None
         transition: Tensor | None = None
-        results = None
-        if call.options.rule == "add":
-            if here.carries_out:
-                part = slice(here.borders[-2], here.borders[-1])
-                end, transition = end_of_slice(call.options, *_cut(part, k, v, g, beta))
-                if not here.is_passed_through:
-                    end = end + apply(transition, call.carried(initial, -1))
-        elif here.is_passed_through:
-            end, transition = end_of_slice(call.options, k, v, g, beta)
-        elif here.carries_out:
-            results = _attend(call, q, k, v, g, beta, initial)
-            end = call.carried(results[1], -1)
+        if here.carries_out:
+            last = _cut(slice(here.borders[-2], here.borders[-1]), k, v, g, beta)
+            if here.is_passed_through:
+                end, transition = end_of_slice(call.options, *last)
+            else:
+                end = end_from(call.options, *last, call.carried(initial, -1))
         state = _exchange(call, "states", end, transition, _transition_shape(call, k, v, g), initial, backward=False)
         if here.carries_in:
-            initial, results = call.with_carried(initial, 0, state), None
-        output, final, checkpoints = results or _attend(call, q, k, v, g, beta, initial)
+            initial = call.with_carried(initial, 0, state)
+        output, final, checkpoints = _attend(call, q, k, v, g, beta, initial)
         if call.records:
             ctx.call = call
             ctx.save_for_backward(q, k, v, g, beta, initial, checkpoints, transition if here.is_passed_through else None)
@@ -257,30 +251,19 @@ class _Split(torch.autograd.Function):
         if here.carries_out:
             grads = call.with_carried(grads, -1, torch.zeros_like(call.carried(grads, -1)))
 
-        def backward(grads: Tensor) -> list[Tensor]:
-            found: list[Tensor] = torch.ops.attn._recurrent_attention_backward(
-                checkpoints, grad_output, grads.contiguous(), q, k, v, g, beta, initial, call.local_borders(q),
-                *astuple(call.options),
-            )  # fmt: skip
-            return found
-
         begin: Tensor | None = None
-        results = None
-        if here.carries_in and call.options.rule == "add":
-            part = slice(0, here.borders[1])
-            cut_q, cut_grad, cut_g = _cut(part, q, grad_output, g)
-            begin = gradient_of_begin(call.options, cut_q, cut_grad, cut_g)
+        if here.carries_in:
+            begin, of_first = gradient_of_begin(call.options, *_cut(slice(0, here.borders[1]), q, k, grad_output, g, beta))
             if not here.is_passed_through:
-                begin = begin + apply(_decay(k, cut_g), call.carried(grads, 0))
-        elif here.carries_in:
-            results = backward(grads)
-            begin = call.carried(results[5], 0)
-        if transition is not None and call.options.rule == "delta":
-            transition = transition.transpose(2, 3)
+                begin = begin + apply(_transposed(of_first), call.carried(grads, 0))
+        transition = _transposed(transition)
         grad = _exchange(call, "gradients of states", begin, transition, _transition_shape(call, k, v, g), initial, backward=True)
         if here.carries_out:
-            grads, results = call.with_carried(grads, -1, grad), None
-        found = results or backward(grads)
+            grads = call.with_carried(grads, -1, grad)
+        found: list[Tensor] = torch.ops.attn._recurrent_attention_backward(
+            checkpoints, grad_output, grads.contiguous(), q, k, v, g, beta, initial, call.local_borders(q),
+            *astuple(call.options),
+        )  # fmt: skip
         given = [None if x is None else y for x, y in zip((g, beta), found[3:5], strict=True)]
         return *found[:3], *given, call.of_all(found[5], 0 if here.carries_in else None), None
 
@@ -313,18 +296,55 @@ def end_of_slice(
     if options.rule == "add" and (g is None or g.dim() == 3):
         return _sum_of_products(k, v, None if g is None else _sums_of_decays(g, behind=True)), _decay(k, g)
     if options.rule == "add":  # The operator takes less time than a product with all decays of all features.
-        _, final, _ = torch.ops.attn._recurrent_attention(k, k, v, g, None, None, None, *astuple(options), False)
-        return final, _decay(k, g)
+        return _end_state(options, k, v, g, None, None), _decay(k, g)
     # Both are columns of one state.
     start = torch.eye(dim, dim + columns, dtype=wide, device=k.device).roll(columns, 1).expand(v.shape[0], v.shape[1], -1, -1)
     values = torch.cat([v, v.new_zeros(*v.shape[:3], dim)], 3)
-    _, final, _ = torch.ops.attn._recurrent_attention(k, k, values, g, beta, start, None, *astuple(options), False)
+    final = _end_state(options, k, values, g, beta, start)
     return final[..., :columns].contiguous(), final[..., columns:].contiguous()
 
 
-def gradient_of_begin(options: Options, q: Tensor, grad_output: Tensor, g: Tensor | None) -> Tensor:
-    """By the rule "add" the gradient of the initial state that the outputs of one sequence cause: [B,W,K,V]."""
-    return _sum_of_products(q, grad_output, None if g is None else _sums_of_decays(g, behind=False)) * options.scale
+def end_from(
+    options: Options, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None, initial: Tensor
+) -> Tensor:
+    """The state that positions of one sequence leave if it begins with `initial`, [B,W,K,V]."""
+    if options.rule == "delta":
+        return _end_state(options, k, v, g, beta, initial)
+    end, transition = end_of_slice(options, k, v, g, beta)
+    return end + apply(transition, initial)
+
+
+def _end_state(
+    options: Options, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None, initial: Tensor | None
+) -> Tensor:
+    """The final state of the operator, without its outputs."""
+    end: Tensor = torch.ops.attn._recurrent_end_state(
+        k, v, g, beta, None if initial is None else initial.contiguous(), options.rule, options.normalize, options.implementation
+    )
+    return end
+
+
+def gradient_of_begin(
+    options: Options, q: Tensor, k: Tensor, grad_output: Tensor, g: Tensor | None, beta: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The gradient of the initial state that the outputs of one sequence cause, [B,W,K,V], and the sequence's transition.
+
+    By the delta rule an output is (A_t S₀)ᵀ q_t and what does not depend on S₀. The operator gives A_tᵀ q_t as its outputs if v is
+    0 and the identity is the initial state, and their products with the gradients of the outputs add up.
+    """
+    if options.rule == "add":
+        return _sum_of_products(q, grad_output, None if g is None else _sums_of_decays(g, behind=False)) * options.scale, _decay(k, g)
+    dim = k.shape[3]
+    wide = torch.float64 if k.dtype == torch.float64 else torch.float32
+    start = torch.eye(dim, dtype=wide, device=k.device).expand(*grad_output.shape[:2], -1, -1).contiguous()
+    zeros = grad_output.new_zeros(*grad_output.shape[:3], dim)
+    reads, transition, _ = torch.ops.attn._recurrent_attention(q, k, zeros, g, beta, start, None, *astuple(options), False)
+    return _sum_of_products(reads, grad_output, None), transition
+
+
+def _transposed(transition: Tensor | None) -> Tensor | None:
+    """A transition as gradients go through it."""
+    return transition.transpose(2, 3) if transition is not None and transition.dim() == 4 else transition
 
 
 def _sums_of_decays(g: Tensor, *, behind: bool) -> Tensor:

@@ -6,14 +6,16 @@ pass B. Of several ranks those in the middle compute the end of their slice, E, 
     bound = F / (E + F)    or with the backward pass    (F + B) / (E + F + D + B)
 
 F, B, E and D are multiply-adds of a position and head; K and V are the head dimensions and C = 16 the positions of a
-chunk of the kernels, of which a triangle is used. Without decay, or with one decay for each head,
+chunk of the kernels, of which a triangle is used. Without decay, and with any decay,
 
     F = 2KV + C(K + V)/2    B = 5KV + C(3K + 2V)/2    E = D = KV
 
-With a decay for each feature the operator itself computes the end, E = F. By the delta rule it computes both:
+By the delta rule the positions of a chunk correct each other. The end of a slice costs two products with the state instead of
+three, and the beginning's gradient a forward pass of K columns and one product:
 
-    F = 3KV + C(2K + 2V)/2    B = 8KV + C(5K + 4V)/2
-    E = F and D = B at two ranks, of which none needs a transition; with more E = F for V + K columns instead of V
+    F = 3KV + C(2K + 2V)/2    B = 8KV + C(5K + 4V)/2    E = 2KV + C(K + V)/2    D = 3KK + C(2K + 2K)/2 + KV
+
+at two ranks; with more, E has V + K columns instead of V, K of them for the transition.
 
 Folds of states, which do not grow with the length, and messages are left out. Softmax attention has no bound of this
 kind: the work of a rank grows with the number of ranks.
@@ -31,22 +33,18 @@ def counts(transition: str, dim: int, value_dim: int, ranks: int) -> dict[str, f
     """
     product = dim * value_dim
     if transition == "matrix":
-        forward = _delta_forward(dim, value_dim)
+        forward = 3 * product + CHUNK * (2 * dim + 2 * value_dim) / 2
         backward = 8 * product + CHUNK * (5 * dim + 4 * value_dim) / 2
-        end = forward if ranks == 2 else _delta_forward(dim, value_dim + dim)
-        gradient = backward
+        columns = value_dim if ranks == 2 else value_dim + dim
+        end = 2 * dim * columns + CHUNK * (dim + columns) / 2
+        gradient = 3 * dim * dim + CHUNK * 4 * dim / 2 + product
     else:
         forward = 2 * product + CHUNK * (dim + value_dim) / 2
         backward = 5 * product + CHUNK * (3 * dim + 2 * value_dim) / 2
-        end = forward if transition == "diagonal" else float(product)
-        gradient = float(product)
+        end = gradient = float(product)
     if ranks == 1:
         end = gradient = 0.0
     return {"F": forward, "B": backward, "E": end, "D": gradient}
-
-
-def _delta_forward(dim: int, value_dim: int) -> float:
-    return 3 * dim * value_dim + CHUNK * (2 * dim + 2 * value_dim) / 2
 
 
 def weak_scaling_bound(transition: str, dim: int, value_dim: int, ranks: int, *, backward: bool) -> float:

@@ -14,7 +14,7 @@ from attnbench.distributed.operators import Operator, Sizes
 
 def measure(operator: Operator, sizes: Sizes, repeats: int) -> dict[str, Any]:
     """Medians in seconds: `forward` and `both` (with the backward pass) of one process, and of a rank in the middle
-    `end` (end state and transition), `gradient` (that of its initial state), `fold` (one step of the fold of states), and
+    `end` (end state and transition; `first_end` is the end state alone, which is what the first rank computes), `gradient` (that of its initial state), `fold` (one step of the fold of states), and
     `compose` (a step of a scan, which joins two transitions as well). Softmax has the first two alone, and in addition
     `pair_forward` and `pair_both`: those of all keys of one rank and no mask, whose halves a step of the ring computes."""
     tensors = operator.inputs(sizes, seed=1)
@@ -52,18 +52,17 @@ def measure(operator: Operator, sizes: Sizes, repeats: int) -> dict[str, Any]:
         None if tensors.get(name) is None else tensors[name].detach().transpose(1, 2) for name in ("q", "k", "v", "g", "beta")
     )
     assert q is not None and k is not None and v is not None
-    options = _recurrent.Options(operator.rule, sizes.dim**-0.5)
+    options = _recurrent.Options(operator.rule, sizes.dim**-0.5, operator.rule == "delta")
     state, transition = _recurrent.end_of_slice(options, k, v, g, beta)
     end = _median(plain(lambda: _recurrent.end_of_slice(options, k, v, g, beta)), repeats)
-    # By the delta rule the operator's own backward pass computes the gradient.
-    of_begin = found["both"] - found["forward"]
-    if operator.rule == "add":
-        of_begin = _median(plain(lambda: _recurrent.gradient_of_begin(options, q, gradient.transpose(1, 2), g)), repeats)
+    first_end = _median(plain(lambda: _recurrent.end_from(options, k, v, g, beta, state)), repeats)
+    gradients = gradient.transpose(1, 2)
+    of_begin = _median(plain(lambda: _recurrent.gradient_of_begin(options, q, k, gradients, g, beta)), repeats)
     fold = _median(plain(lambda: state + _recurrent.apply(transition, state)), repeats)
     compose = 0.0
     if transition is not None:
         compose = _median(plain(lambda: transition @ transition if transition.dim() == 4 else transition * transition), repeats)
-    return found | {"end": end, "gradient": of_begin, "fold": fold, "compose": fold + compose}
+    return found | {"end": end, "first_end": first_end, "gradient": of_begin, "fold": fold, "compose": fold + compose}
 
 
 def _median(run: Callable[[], None], repeats: int) -> float:

@@ -51,8 +51,7 @@ def run(request: Request, cores: Sequence[list[int]] | None, program: Sequence[s
                 )  # fmt: skip
                 with open(_log(folder, rank), "wb") as log:
                     command = [*program, request_text(own)]
-                    # The threads of PyTorch's libraries are as many as the request says from the start.
-                    environment = os.environ | {"OMP_NUM_THREADS": str(request.threads)}
+                    environment = os.environ | _environment(request)
                     started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment))
             failure = _wait(started, folder, request.deadline_s)
         finally:
@@ -76,6 +75,18 @@ def _ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _environment(request: Request) -> dict[str, str]:
+    """Variables of a rank: it imports the package that this process has, the threads of PyTorch's libraries are as many as the
+    request says from the start, and glibc keeps large blocks of memory or returns them to the system at once."""
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62)}
+    fresh = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17), "MALLOC_TRIM_THRESHOLD_": str(1 << 17)}
+    paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
+    return {
+        "OMP_NUM_THREADS": str(request.threads), "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        **(kept if request.keeps_memory else fresh),
+    }  # fmt: skip
 
 
 def _wait(started: Sequence["subprocess.Popen[bytes]"], folder: str, deadline_s: float) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attnbench import functional, recurrent
 from attnbench.distributed import payload_bytes, ring_payload_bytes, zigzag
+from attnbench.distributed._exchange import HEADER_BYTES
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
@@ -21,6 +22,7 @@ class Sizes:
         length: of the slice.
         heads, dim: those of q, k and v.
         dtype: a key of DTYPES.
+        decay_positions: after how many positions what was read counts 1/e on average, of operators with decays.
     """
 
     length: int
@@ -28,6 +30,7 @@ class Sizes:
     dim: int
     dtype: str
     batch: int = 1
+    decay_positions: float = 20
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,21 @@ class Operator:
     """An operator, causal, with head dimensions that are equal for q, k and v.
 
     Attributes:
+        method: that of `attnbench measure` which computes the same from the same inputs; None if there is none.
         transition: that of its state, "one", "number", "diagonal" or "matrix"; "ring" for softmax, which has none.
         gates: which of g (a number for each head), f (for each feature) and b (beta) it takes.
         call: computes the output of tensors [B,T,H,…]; takes `cp_group`.
+        is_predicted: whether `simulate` knows what a rank computes: the recurrence of its tensors alone, or the ring.
+        has_normalizer: whether it divides by a sum of weights, which is one more column of values.
     """
 
     name: str
+    method: str | None
     transition: str
     gates: str
     call: Callable[..., Tensor]
+    is_predicted: bool = True
+    has_normalizer: bool = False
 
     @property
     def rule(self) -> str:
@@ -61,12 +70,11 @@ class Operator:
         dtype = DTYPES[sizes.dtype]
         gate = torch.float64 if sizes.dtype == "float64" else torch.float32
         tensors = {"q": normal(sizes.dim), "k": normal(sizes.dim), "v": normal(sizes.dim)}
-        if self.transition != "ring":  # Keys of unit length, as the delta rule wants them.
-            tensors["k"] = torch.nn.functional.normalize(tensors["k"], dim=-1)
         found = {name: x.to(dtype) for name, x in tensors.items()}
         if "g" in self.gates or "f" in self.gates:
             more = [sizes.dim] if "f" in self.gates else []
-            found["g"] = -torch.nn.functional.softplus(normal(*more)).div(16).to(gate)
+            # The mean of the logarithms is 0.8, as attnbench draws decays.
+            found["g"] = -torch.nn.functional.softplus(normal(*more)).div(0.8 * sizes.decay_positions).to(gate)
         if "b" in self.gates:
             found["beta"] = normal().sigmoid().to(gate)
         return found
@@ -88,10 +96,13 @@ class Operator:
                 batch=sizes.batch, key_heads=sizes.heads, length=sizes.length, dim=sizes.dim, value_dim=sizes.dim, ranks=ranks,
                 item_bytes=item, gradient_item_bytes=wide, backward=backward,
             )  # fmt: skip
-        return payload_bytes(
-            batch=sizes.batch, heads=sizes.heads, dim=sizes.dim, value_dim=sizes.dim, transition=self.transition, item_bytes=wide,
-            backward=backward,
+        states = payload_bytes(
+            batch=sizes.batch, heads=sizes.heads, dim=sizes.dim, value_dim=sizes.dim + self.has_normalizer, transition=self.transition,
+            item_bytes=wide, backward=backward,
         )  # fmt: skip
+        # The means of values are gathered as well, behind a header of their own.
+        means = HEADER_BYTES + wide * sizes.batch * sizes.heads * sizes.dim
+        return states + (means if self.has_normalizer else 0)
 
 
 def _first(function: Callable[..., tuple[Tensor, Any]], **options: Any) -> Callable[..., Tensor]:
@@ -101,21 +112,37 @@ def _first(function: Callable[..., tuple[Tensor, Any]], **options: Any) -> Calla
     return call
 
 
-def _softmax(q: Tensor, k: Tensor, v: Tensor, cp_group: Any = None) -> Tensor:
-    output = functional.sparse_attention(*(x.transpose(1, 2) for x in (q, k, v)), causal=True, cp_group=cp_group)
-    assert isinstance(output, Tensor)
-    return output.transpose(1, 2)
+def _heads_first(function: Callable[..., Any], **options: Any) -> Callable[..., Tensor]:
+    def call(q: Tensor, k: Tensor, v: Tensor, cp_group: Any = None) -> Tensor:
+        output = function(*(x.transpose(1, 2) for x in (q, k, v)), causal=True, cp_group=cp_group, **options)
+        assert isinstance(output, Tensor)
+        return output.transpose(1, 2)
 
+    return call
+
+
+_NORMALIZED = {"use_qk_l2norm_in_kernel": True}
 
 OPERATORS = {
     one.name: one
     for one in (
-        Operator("linear", "one", "", _first(recurrent.chunk_linear_attn, normalize=False)),
-        Operator("simple-gla", "number", "g", _first(recurrent.chunk_simple_gla)),
-        Operator("gla", "diagonal", "f", _first(recurrent.chunk_gla)),
-        Operator("delta", "matrix", "b", _first(recurrent.chunk_delta_rule)),
-        Operator("gated-delta", "matrix", "gb", _first(recurrent.chunk_gated_delta_rule)),
-        Operator("kda", "matrix", "fb", _first(recurrent.chunk_kda)),
-        Operator("softmax", "ring", "", _softmax),
+        Operator("linear", None, "one", "", _first(recurrent.chunk_linear_attn, normalize=False)),
+        Operator("simple-gla", "simple-gla", "number", "g", _first(recurrent.chunk_simple_gla)),
+        Operator("gla", "gla", "diagonal", "f", _first(recurrent.chunk_gla)),
+        Operator("delta", "delta", "matrix", "b", _first(recurrent.chunk_delta_rule, **_NORMALIZED)),
+        Operator("gated-delta", "gated-delta", "matrix", "gb", _first(recurrent.chunk_gated_delta_rule, **_NORMALIZED)),
+        Operator("kda", "kda", "matrix", "fb", _first(recurrent.chunk_kda, **_NORMALIZED)),
+        Operator("softmax", "sparse-sdpa", "ring", "", _heads_first(functional.sparse_attention)),
+        Operator("retnet", "retnet", "number", "", _first(recurrent.chunk_retention), is_predicted=False),
+        Operator(
+            "lightning", "lightning", "number", "", _first(recurrent.chunk_lightning_attn, layer_idx=0, num_layers=1),
+            is_predicted=False,
+        ),
+        Operator("linear-elu", "linear", "one", "", _heads_first(functional.linear_attention), is_predicted=False, has_normalizer=True),
+        Operator(
+            "linear-elu0.1", "linear-elu0.1", "one", "", _heads_first(functional.linear_attention, feature_map="elu0.1"),
+            is_predicted=False, has_normalizer=True,
+        ),
     )
-}
+}  # fmt: skip
+BY_METHOD = {one.method: one for one in OPERATORS.values() if one.method is not None}

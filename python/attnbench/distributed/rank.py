@@ -10,14 +10,21 @@ not compute what one process does.
 import ctypes
 import datetime
 import json
+import math
 import os
 import re
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from attnbench.distributed import sampling
+
+if TYPE_CHECKING:
+    from attnbench.distributed.operators import Sizes
 
 DISAGREED = 3
 ENVIRONMENT = "env://"
@@ -39,11 +46,16 @@ class Request:
         answer: the file to which rank 0 writes.
         parent: the process that started this one and without which it ends; 0 for none.
         cores: on which this rank runs; empty for those that it has.
-        length, heads, dim, batch, dtype: as in `Sizes`.
+        length, heads, dim, batch, dtype, decay_positions: as in `Sizes`.
         backward: whether a call includes the backward pass.
-        repeats: measured calls, after one that does not count.
+        repeats: the least number of samples, after a first call that does not count.
         threads: of PyTorch.
         deadline_s: after which an exchange fails.
+        warmup_s, noise_target, time_budget_s: settings of `attnbench measure`, by which calls are made before the first
+            sample, and samples after the least number of them. Without them there are none of these.
+        min_sample_s: how long the calls of one sample must take together.
+        seed: of the inputs.
+        keeps_memory: whether the allocator keeps large blocks from earlier calls.
     """
 
     operator: str
@@ -62,6 +74,19 @@ class Request:
     repeats: int
     threads: int
     deadline_s: float
+    decay_positions: float = 20
+    warmup_s: float = 0
+    noise_target: float = math.inf
+    time_budget_s: float = math.inf
+    min_sample_s: float = 0
+    seed: int = 0
+    keeps_memory: bool = True
+
+    @property
+    def sizes(self) -> "Sizes":
+        from attnbench.distributed.operators import Sizes
+
+        return Sizes(self.length, self.heads, self.dim, self.dtype, self.batch, self.decay_positions)
 
 
 class Disagreement(Exception):
@@ -98,7 +123,7 @@ def measure(request: Request) -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
-    from attnbench.distributed.operators import OPERATORS, Sizes
+    from attnbench.distributed.operators import OPERATORS
 
     torch.set_num_threads(request.threads)
     timeout = datetime.timedelta(seconds=request.deadline_s)
@@ -111,9 +136,8 @@ def measure(request: Request) -> dict[str, Any]:
         dist.init_process_group("gloo", init_method=request.init, rank=request.rank, world_size=request.ranks, timeout=timeout)
     group = dist.group.WORLD
     operator = OPERATORS[request.operator]
-    sizes = Sizes(request.length, request.heads, request.dim, request.dtype, request.batch)
     agreement = _agreement(request)
-    tensors = operator.inputs(sizes, seed=request.rank)
+    tensors = operator.inputs(request.sizes, seed=request.ranks * request.seed + request.rank)
     gradient = torch.ones_like(tensors["v"])
     if request.backward:
         for x in tensors.values():
@@ -121,29 +145,41 @@ def measure(request: Request) -> dict[str, Any]:
     step = _step(operator, tensors, gradient, group if request.ranks > 1 else None, request.backward)
     before = _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", "utf-8")  # The peak begins anew.
-    payload = _payload(step)
-    expected = operator.payload_bytes(sizes, request.ranks, request.backward)
+    payload, first_s = _payload(step)
+    expected = operator.payload_bytes(request.sizes, request.ranks, request.backward)
     if payload != expected:
         raise Disagreement(f"rank {request.rank} sent {payload} bytes, expected {expected} by the formula")
-    samples = []
-    for _ in range(request.repeats):
-        dist.barrier()
-        began = time.perf_counter()
-        step()
-        samples.append(time.perf_counter() - began)
-    mine = torch.tensor([*samples, float(_memory("VmHWM") - before)], dtype=torch.float64)
+    plan = sampling.Plan(
+        request.warmup_s, request.repeats, request.noise_target, request.time_budget_s, request.min_sample_s, first_s
+    )
+    samples = sampling.take(plan, step, dist.barrier, _slowest)
+    mine = torch.tensor([*samples.own, first_s, float(_memory("VmHWM") - before)], dtype=torch.float64)
     everyone = [torch.empty_like(mine) for _ in range(request.ranks)]
     dist.all_gather(everyone, mine)
     dist.barrier()
     dist.destroy_process_group()
     columns = torch.stack(everyone)
     return {
-        "seconds": columns[:, :-1].amax(0).tolist(),
-        "seconds_by_rank": columns[:, :-1].median(1).values.tolist(),
+        "seconds": samples.slowest,
+        "seconds_by_rank": columns[:, :-2].median(1).values.tolist(),
         "peak_extra_bytes": [int(x) for x in columns[:, -1].tolist()],
         "payload_bytes": payload,
         "agreement": agreement,
+        "first_s": float(columns[:, -2].max()),
+        "warmup_calls": samples.warmup_calls,
+        "calls_per_sample": samples.calls_per_sample,
+        "stop_reason": samples.stop_reason,
     }
+
+
+def _slowest(seconds: float) -> float:
+    """The longest of the times that the ranks have found."""
+    import torch
+    import torch.distributed as dist
+
+    found = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return float(found)
 
 
 def _step(operator: Any, tensors: Any, gradient: Any, group: Any, backward: bool) -> Any:
@@ -159,12 +195,14 @@ def _step(operator: Any, tensors: Any, gradient: Any, group: Any, backward: bool
     return step
 
 
-def _payload(step: Any) -> int:
+def _payload(step: Callable[[], None]) -> tuple[int, float]:
+    """What the first call hands to collectives, and its seconds on the slowest rank."""
     from attnbench.distributed import count_traffic
 
+    began = time.perf_counter()
     with count_traffic() as traffic:
         step()
-    return traffic.payload_bytes
+    return traffic.payload_bytes, _slowest(time.perf_counter() - began)
 
 
 def _agreement(request: Request) -> dict[str, float]:
@@ -173,10 +211,10 @@ def _agreement(request: Request) -> dict[str, float]:
     import torch
     import torch.distributed as dist
 
-    from attnbench.distributed.operators import OPERATORS, Sizes
+    from attnbench.distributed.operators import OPERATORS
 
     operator = OPERATORS[request.operator]
-    whole = Sizes(AGREEMENT_LENGTH * request.ranks, request.heads, request.dim, request.dtype, request.batch)
+    whole = replace(request.sizes, length=AGREEMENT_LENGTH * request.ranks)
     tensors = operator.inputs(whole, seed=1)
     part = operator.positions(whole.length, request.rank, request.ranks)
     gradient = torch.randn(tensors["v"].shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -195,12 +233,13 @@ def _agreement(request: Request) -> dict[str, float]:
         return max(float((x.double() - y).abs().max() / y.abs().max()) for x, y in zip(found, exact, strict=True))
 
     found, of_one = error(mine), error(alone)
-    if not found <= max(2 * of_one, ROUNDINGS[request.dtype]):
+    tolerance = max(2 * of_one, ROUNDINGS[request.dtype])
+    if not found <= tolerance:
         raise Disagreement(
             f"rank {request.rank} of {request.ranks} disagrees with one process: {request.operator} has an error of {found:.2g} of the "
             f"largest entry, and one process {of_one:.2g}"
         )
-    return {"error": found, "error_of_one_process": of_one}
+    return {"error": found, "error_of_one_process": of_one, "tolerance": tolerance}
 
 
 def _memory(name: str) -> int:

@@ -65,8 +65,7 @@ def simulate(
     gather = depth * network.latency_s + (ranks - 1) * payload / network.bandwidth + (ranks - 2) * times["fold"]
     scan = depth * (network.message(payload) + times["compose"])
     exchange = min(gather, scan)
-    # At two ranks the delta rule needs no transition, and the first rank's own pass leaves its end.
-    end = times["forward"] if operator.rule == "delta" and ranks == 2 else times["end"]
+    end = times["first_end" if ranks == 2 else "end"]
     seconds = depth * network.latency_s + growth * (end + times["forward"]) + exchange
     if backward:
         seconds += growth * (times["gradient"] + times["both"] - times["forward"]) + exchange
@@ -128,8 +127,9 @@ def scaling(
 
 
 def _scales_to(points: list[Point]) -> int:
-    """The ranks up to which each doubling, but the first, makes a call at least 1.5 times as fast."""
-    for before, after in zip(points[1:], points[2:], strict=False):
+    """The ranks up to which each doubling makes a call at least 1.5 times as fast. Those to 2 and to 4 ranks do not count, since
+    they add the end of a slice and its transition."""
+    for before, after in zip(points[2:], points[3:], strict=False):
         if before.seconds < 1.5 * after.seconds:
             return before.ranks
     return points[-1].ranks

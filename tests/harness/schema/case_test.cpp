@@ -95,12 +95,17 @@ TEST(Case, CompleteFillsKeyLenValueDimThreadsAndMemoryLimit) {
   EXPECT_EQ(c.key_len, 300);
   EXPECT_EQ(c.value_dim, 24);
   EXPECT_EQ(c.threads, available_processors());
+  Case split;
+  split.ranks = 2 * available_processors();
+  split.complete();
+  EXPECT_EQ(split.threads, 1);  // ranks have at least one thread each, for which there may be too few processors
   EXPECT_GT(c.memory_limit_bytes, 1 << 20);
 
   Case given;
   given.key_len = 7;
   given.value_dim = 5;
   given.threads = 3;
+  given.ranks = 2;
   given.memory_limit_bytes = 1000;
   given.complete();
   EXPECT_EQ(given.key_len, 7);

@@ -21,7 +21,7 @@ time_q3_ms time_ci_low_ms time_ci_high_ms samples stop_reason time_per_sample_ms
 output_bytes saved_bytes peak_allocated_bytes peak_extra_bytes peak_extra_bytes_per_sample
 peak_rss_bytes max_abs_error max_rel_error method device dtype protocol batch heads query_len
 key_len head_dim value_dim causal key_lengths inputs threads seed state_bytes
-predicted_state_bytes concentration decay_positions quality_row_error_median quality_cosine_median
+predicted_state_bytes concentration decay_positions ranks payload_bytes quality_row_error_median quality_cosine_median
 """.split()
 
 UNITS = {"_ms": "ms", "_s": "s", "_bytes": "B", "_bytes_per_sample": "B"}

@@ -35,6 +35,7 @@ OPTIONS = {
     "--concentration": ("2.5", 2.5),
     "--decay-positions": ("100", 100),
     "--threads": ("1", 1),
+    "--ranks": ("1", 1),
     "--cache": ("cold", "cold"),
     "--allocation": ("fresh", "fresh"),
     "--seed": ("7", 7),

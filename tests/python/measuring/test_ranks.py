@@ -54,7 +54,7 @@ def test_ranks_are_measured_once_and_listed(tmp_path, build):  # noqa: ARG001
         assert len(x["seconds"]) == 2 and min(x["seconds"]) > 0 and len(x["seconds_by_rank"]) == x["ranks"]
         assert len(x["peak_extra_bytes"]) == x["ranks"] and x["agreement"]["error"] < 1e-5
         assert x["torch_version"] and x["cpu_model"] and x["oversubscribed"] == (x["ranks"] > len(os.sched_getaffinity(0)))
-    assert "| gated-delta | 2 | 64 | yes |" in first.stdout and "| 0.50 | 1152 B |" in first.stdout
+    assert "| gated-delta | 2 | 64 | yes |" in first.stdout and "| 0.67 | 1152 B |" in first.stdout
     # What is measured is not measured again.
     again = run(*command)
     assert records(tmp_path) == found and again.stdout == first.stdout and "ms" not in again.stderr
@@ -132,17 +132,21 @@ def is_running(process):
 
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
-JOINED = ["-m", "attnbench.distributed", "measure", *SMALL, "--operators=linear,softmax", "--join=torchrun"]
+JOINED = ["-m", "attnbench.distributed", "measure", *SMALL, "--join=torchrun"]
 
 
 @pytest.mark.usefixtures("build", "temporary")  # torchrun leaves a folder of logs
-def test_ranks_of_torchrun_are_joined(tmp_path):
-    done = run("--standalone", *JOINED, "--out", tmp_path, program=TORCHRUN)
-    assert [(x["operator"], x["ranks"], x["joined"], x["failure"]) for x in records(tmp_path)] == [
-        (operator, 2, "torchrun", None) for operator in ("linear", "softmax")
-    ]
-    # A header, and a state [8,8] or keys and values.
-    assert [x["payload_bytes"] for x in records(tmp_path)] == [128 + 64 * 4, 128 + 2 * 64 * 8 * 4]
+def test_ranks_of_torchrun_are_joined_and_measure_every_operator(tmp_path):
+    from attnbench.distributed.operators import OPERATORS
+
+    done = run("--standalone", *JOINED, f"--operators={','.join(OPERATORS)}", "--out", tmp_path, program=TORCHRUN)
+    found = {x["operator"]: x for x in records(tmp_path)}
+    assert [(x["ranks"], x["joined"], x["failure"]) for x in found.values()] == [(2, "torchrun", None)] * len(OPERATORS)
+    # A header, and a state [8,8], with a transition [8,8], or keys and values.
+    payloads = {"linear": 128 + 64 * 4, "kda": 128 + 2 * 64 * 4, "softmax": 128 + 2 * 64 * 8 * 4}
+    # With a normalizer two headers, means [8] and a state [8,9].
+    payloads["linear-elu"] = 2 * 128 + (8 + 72) * 4
+    assert {name: found[name]["payload_bytes"] for name in payloads} == payloads
     assert done.stdout.count("| linear | 2 | 64 |") == 1
 
 
@@ -153,7 +157,7 @@ def test_a_port_in_use_is_an_error_of_torchrun(tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         began = time.monotonic()
-        command = [*TORCHRUN, "--master-addr=127.0.0.1", f"--master-port={port}", *JOINED, "--out", str(tmp_path)]
+        command = [*TORCHRUN, "--master-addr=127.0.0.1", f"--master-port={port}", *JOINED, "--operators=linear", "--out", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, cwd=ROOT)
     assert done.returncode != 0 and time.monotonic() - began < HANG_S
     assert "EADDRINUSE" in done.stderr and not (tmp_path / "ranks.jsonl").exists()
@@ -162,7 +166,7 @@ def test_a_port_in_use_is_an_error_of_torchrun(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--operators=lsh"], "there is no operator 'lsh', expected one of linear, simple-gla, gla, delta, gated-delta, kda, softmax"),
+        (["--operators=lsh"], "there is no operator 'lsh', expected one of linear, simple-gla, gla, delta, gated-delta, kda, softmax, retnet"),
         (["--ranks=100000"], "100000 ranks of 1 threads need 100000 cores, but this process may use"),
         (["--length=63"], "--length 63 is odd"),
         (["--deadline=0"], "--deadline 0, expected more than 0 seconds"),
@@ -196,19 +200,23 @@ def test_the_bound_is_printed_with_its_formula_and_quoted_in_the_document(capsys
     printed = capsys.readouterr().out
     # K = V = 64 and chunks of 16: F = 2·64² + 16·64, and E = 64².
     assert "| linear, simple-gla | 2 or more | forward | F / (E + F) = 0.69 with E = 4,096, F = 9,216 |" in printed
+    # E = 2·64·128 + 16·(64 + 128)/2.
+    assert "F / (E + F) = 0.44 with E = 17,920, F = 14,336 |" in printed
     assert weak_scaling_bound("one", 64, 64, 2, backward=False) == 9216 / (9216 + 4096)
     assert weak_scaling_bound("one", 64, 64, 1, backward=True) == 1
     page = (ROOT / "docs/distributed.md").read_text("utf-8")
     numbers = [
         weak_scaling_bound(transition, 64, 64, ranks, backward=backward)
-        for transition, ranks, backward in (("one", 2, False), ("one", 2, True), ("matrix", 2, False), ("matrix", 3, False), ("matrix", 3, True))
-    ]
-    assert "it is {:.2f} for `linear` ({:.2f} with the backward pass), and {:.2f} for the delta rules at two ranks; with more it is " \
+        for transition, ranks, backward in (
+            ("one", 2, False), ("one", 2, True), ("matrix", 2, False), ("matrix", 2, True), ("matrix", 3, False), ("matrix", 3, True),
+        )
+    ]  # fmt: skip
+    assert "it is {:.2f} for `linear` ({:.2f} with the backward pass), and {:.2f} ({:.2f}) for the delta rules at two ranks; with more it is " \
         "{:.2f} ({:.2f})".format(*numbers) in page  # fmt: skip
 
 
 # Seconds for 100 positions.
-TIMES = {"forward": 1.0, "both": 3.0, "end": 1.5, "gradient": 2.0, "fold": 0.25, "compose": 0.5, "pair_forward": 2.0, "pair_both": 6.0}
+TIMES = {"forward": 1.0, "both": 3.0, "end": 1.5, "first_end": 0.75, "gradient": 2.0, "fold": 0.25, "compose": 0.5, "pair_forward": 2.0, "pair_both": 6.0}
 
 
 def predicted(operator, ranks, *, tokens=100, backward=False, latency=0.0, bandwidth=1e30):
@@ -221,17 +229,16 @@ def predicted(operator, ranks, *, tokens=100, backward=False, latency=0.0, bandw
 
 def test_predictions_are_those_of_the_formulas():
     assert predicted("linear", 1).seconds == 1 and predicted("linear", 1, backward=True).seconds == 3
-    assert predicted("linear", 2).seconds == 1.5 + 1
-    assert predicted("gated-delta", 2).seconds == 1 + 1  # needs no transition
-    assert predicted("linear", 2, backward=True).seconds == 1.5 + 1 + 2 + 2
-    assert predicted("linear", 2, tokens=300).seconds == 3 * 2.5
+    assert predicted("linear", 2).seconds == predicted("gated-delta", 2).seconds == 0.75 + 1  # Two ranks need no transition.
+    assert predicted("linear", 2, backward=True).seconds == 0.75 + 1 + 2 + 2
+    assert predicted("linear", 2, tokens=300).seconds == 3 * 1.75
     # 4 ranks fold twice, which is as long as a step of the scan; 1,024 ranks scan in 10 steps.
     assert predicted("linear", 4).seconds == 2.5 + 2 * 0.25 and predicted("linear", 4).exchange == "gather"
     many = predicted("linear", 1024)
     assert many.exchange == "scan" and many.seconds == 2.5 + 10 * 0.5
     # A state of 2 heads [8,8] is 512 bytes; the header takes the latency of one more exchange.
-    assert predicted("linear", 2, latency=3).seconds == pytest.approx(2.5 + 3 + 3)
-    assert predicted("linear", 2, bandwidth=512).seconds == pytest.approx(2.5 + 1)
+    assert predicted("linear", 2, latency=3).seconds == pytest.approx(1.75 + 3 + 3)
+    assert predicted("linear", 2, bandwidth=512).seconds == pytest.approx(1.75 + 1)
     # A ring computes half of all pairs in each step, or waits for 12,800 bytes of keys and values.
     assert predicted("softmax", 1, tokens=300).seconds == 9
     assert predicted("softmax", 4).seconds == pytest.approx(1 + 3 * 1)

@@ -68,6 +68,21 @@ def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
     ]
 
 
+def test_a_prediction_of_ranks_is_of_a_build_without_changes(tmp_path):
+    folder = tmp_path / "ranks/machine"
+    folder.mkdir(parents=True)
+    (folder / "scaling.json").write_text('{"revision": "abc", "dirty": false, "operators": []}')
+    assert found(tmp_path) == []
+    (folder / "ranks.svg").write_text("<svg/>")
+    stamps.write(folder, 0)
+    (folder / "scaling.json").write_text('{"revision": "abc", "dirty": true, "operators": []}')
+    command = f".venv/bin/python -m attnbench.distributed simulate --backward --out {tmp_path.name}/ranks/machine"
+    assert found(tmp_path) == [
+        f"{tmp_path.name}/ranks/machine: predicted by a build with uncommitted changes, or of an unknown revision; renew with: {command}",
+        f"{tmp_path.name}/ranks/machine: the figures were drawn from other data than is there now; renew with: make figures",
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
