@@ -171,8 +171,8 @@ std::vector<Column> declare() {
       {"rank_medians_ms", numbers, "ms", "ranks",
        "with several ranks: median time of each rank, in order; the samples are those of the slowest rank of each call"},
       {"rank_peak_extra_bytes", numbers, "B", "ranks",
-       "with several ranks: how far the resident set of each rank grew beyond that before its calls; peak_extra_bytes is the "
-       "largest"},
+       "with several ranks: how far the resident set of each rank grew beyond that before its calls; input_bytes, "
+       "peak_extra_bytes and peak_allocated_bytes are those of the rank that takes most"},
 
       {"max_abs_error", number, "", "agreement",
        "largest difference from the float64 reference, over the output and the gradients"},

@@ -75,6 +75,8 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
         "payload_bytes": found["payload_bytes"],
         "rank_medians_ms": [1e3 * x for x in found["seconds_by_rank"]],
         "rank_peak_extra_bytes": found["peak_extra_bytes"],
+        "input_bytes": found["input_bytes"],
+        "peak_allocated_bytes": found["input_bytes"] + peak,
         "peak_extra_bytes": peak,
         "peak_extra_bytes_per_sample": peak / case["batch"],
         "max_rel_error": found["agreement"]["error"],

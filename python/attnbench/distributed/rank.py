@@ -164,6 +164,7 @@ def measure(request: Request) -> dict[str, Any]:
         "seconds_by_rank": columns[:, :-2].median(1).values.tolist(),
         "peak_extra_bytes": [int(x) for x in columns[:, -1].tolist()],
         "payload_bytes": payload,
+        "input_bytes": sum(x.nbytes for x in (*tensors.values(), *([gradient] if request.backward else []))),
         "agreement": agreement,
         "first_s": float(columns[:, -2].max()),
         "warmup_calls": samples.warmup_calls,

@@ -39,9 +39,9 @@ Json example_of(ColumnType type) {
 
 TEST(Columns, HaveDistinctNamesKnownGroupsAndDescriptions) {
   std::set<std::string> names;
-  const std::set<std::string> groups = {"python",      "case",      "setting", "outcome",    "time",
-                                        "memory",      "agreement", "quality", "prediction", "published",
-                                        "environment", "gpu",       "process", "ratio",      "disturbance"};
+  const std::set<std::string> groups = {"python",    "case",    "setting",     "outcome",   "time",        "memory",
+                                        "agreement", "quality", "prediction",  "published", "environment", "gpu",
+                                        "process",   "ratio",   "disturbance", "ranks"};
   for (const auto& column : columns()) {
     EXPECT_TRUE(names.insert(column.name).second) << column.name;
     EXPECT_EQ(find_column(column.name), &column);

@@ -35,13 +35,18 @@ def test_a_sweep_measures_ranks_that_table_compare_and_analyse_show(attnbench, t
     assert two["payload_bytes"] == 128 + 2 * 2 * 64 * 4
     assert len(two["rank_medians_ms"]) == len(two["rank_peak_extra_bytes"]) == 2
     assert two["peak_extra_bytes"] == max(two["rank_peak_extra_bytes"])
+    # q, k, v and the gradient of the output, [128,8] each, and g and beta.
+    assert two["input_bytes"] == two["peak_allocated_bytes"] - two["peak_extra_bytes"] == 4 * 128 * (4 * 8 + 2)
     assert two["samples"] == len(two["time_samples_ms"]) >= 5 and 0 < two["time_ci_low_ms"] <= two["time_median_ms"]
     assert two["max_rel_error"] <= two["error_tolerance"] and two["revision"] == one["revision"] and two["threads"] == 1
     assert lsh["failure_kind"] == "unsupported" and lsh["reason"].startswith("lsh cannot be split over ranks; the methods that can")
     table = attnbench("table", "out", "--columns=method,ranks,payload_bytes").stdout
-    assert "640" not in table and "1.12 KiB" in table, table
+    assert [line.split() for line in table.splitlines() if "gated-delta" in line] == [["gated-delta", "1"], ["gated-delta", "2", "1152"]]
     attnbench("compare", "out", "out")
-    assert "ranks" in attnbench("analyse", "out").stdout
+    analysis = attnbench("analyse", "out").stdout
+    assert "gated-delta (ranks 2)" in analysis and "took –" not in analysis
+    attnbench("report", "out", "--out", "page.html")
+    assert "payload_bytes" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_every_method_that_is_split_is_one_of_the_package(attnbench):
