@@ -18,8 +18,9 @@ one after the other, each with a state of its own. All results have gradients, o
 fused_recurrent_… functions, too, which compute the same.
 
 Arguments that cannot change the result are accepted and ignored: chunk_size, chunk_indices,
-cu_seqlens_cpu and disable_recompute. Any other argument that is not supported raises ValueError,
-and so do wrong shapes, dtypes and devices. `implementation` is as in attnbench.functional. With `cp_group`,
+cu_seqlens_cpu, disable_recompute and max_num_seqs. Any other argument that is not supported raises
+ValueError, and so do wrong shapes, dtypes and devices; functions that take no further keyword
+arguments, such as fused_recurrent_delta_rule, raise TypeError for an unknown one. `implementation` is as in attnbench.functional. With `cp_group`,
 a process group of torch.distributed, the tensors of each rank are a slice of a longer sequence; the package
 attnbench.distributed describes that.
 """
