@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
-from gpu_node.files import AXES, read_json, records_of, write_json
+from gpu_node.files import axes_of, read_json, records_of, write_json
 from gpu_node.processes import Clock, signal_group, start
 from gpu_node.steps import Options, Step
 
@@ -28,9 +28,12 @@ def failures_of_verify(options: Options, step: Step) -> Iterator[Tuple[str, str,
 
 def failures_of_sweep(options: Options, step: Step) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
     """The same of the records of a sweep. That a case needs more memory or time than there is, is no error of a kernel."""
-    for record in records_of(options.out / "results" / step.sweep):
+    folder = options.out / "results" / step.sweep
+    records = records_of(folder)
+    axes = axes_of(folder) if records else []
+    for record in records:
         if record["outcome"] == "failed" and record.get("device") == "cuda" and record.get("failure_kind") not in ("oom", "usage"):
-            case = {name: record[name] for name in AXES if record.get(name) is not None}
+            case = {name: record[name] for name in axes if record.get(name) is not None}
             yield "measure", f"{record.get('failure_kind')}: {record.get('reason')}", case
 
 

@@ -5,12 +5,6 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List
 
-# The axes of a case, with which a record says what was measured.
-AXES = (
-    "method", "device", "dtype", "protocol", "batch", "heads", "kv_heads", "value_heads", "query_len", "key_len", "head_dim",
-    "value_dim", "causal", "key_lengths", "pattern", "packed", "inputs", "concentration", "decay_positions", "threads", "ranks", "cache", "allocation", "graph", "seed",
-)  # fmt: skip
-
 
 class UnfitError(Exception):
     """Says why this machine cannot measure, with what was found and what was expected."""
@@ -34,17 +28,23 @@ def read_json(path: Path, what: str) -> Dict[str, Any]:
     return value
 
 
+def axes_of(folder: Path) -> List[str]:
+    """The names of the axes of the cases in a result folder, as its schema.json has them."""
+    return [axis["name"] for axis in read_json(folder / "schema.json", "the schema of a result folder")["axes"]]
+
+
 def records_of(folder: Path) -> List[Dict[str, Any]]:
     """The last record of each case in a result folder. A line that is not complete is left out."""
     try:
         lines = (folder / "records.jsonl").read_text("utf-8").splitlines()
     except OSError:
         return []
+    axes = axes_of(folder)
     found: Dict[str, Dict[str, Any]] = {}
     for line in lines:
         try:
             record = json.loads(line)
         except ValueError:
             continue
-        found[json.dumps([record.get(name) for name in AXES])] = record
+        found[json.dumps([record.get(name) for name in axes])] = record
     return list(found.values())

@@ -591,6 +591,7 @@ def test_predictions_stand_beside_what_was_measured_with_the_ratio(bundle, tmp_p
     state = {"gpu": "NVIDIA H100", "driver": "580", "revision": "abc", "torch": "2.11.0"}
     reporting.write_predictions(options, state)
     assert not (tmp_path / "predictions.md").exists(), "nothing was measured yet"
+    (folder / "schema.json").write_text(json.dumps({"axes": [{"name": name} for name in ("method", "batch", "query_len")]}))
     (folder / "records.jsonl").write_text(json.dumps(record) + "\n" + json.dumps(record | {"batch": 3}) + "\n" + '{"torn')
     reporting.write_predictions(options, state)
     text = (tmp_path / "predictions.md").read_text("utf-8")
