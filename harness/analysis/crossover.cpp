@@ -36,7 +36,7 @@ struct Estimate {
 };
 
 // The difference of two independent values, whose intervals are combined as independent errors.
-Difference of_estimates(const Estimate& one, const Estimate& other) {
+Difference difference_of_estimates(const Estimate& one, const Estimate& other) {
   Difference found;
   found.value = std::log(one.value / other.value);
   const double below = std::hypot(std::log(one.interval.low / one.value), std::log(other.interval.high / other.value));
@@ -48,7 +48,7 @@ Difference of_estimates(const Estimate& one, const Estimate& other) {
 }
 
 // The difference from values of processes of the same rounds.
-Difference of_processes(const std::vector<double>& one, const std::vector<double>& other) {
+Difference difference_of_processes(const std::vector<double>& one, const std::vector<double>& other) {
   std::vector<double> logarithms;
   for (size_t i = 0; i < one.size(); ++i) logarithms.push_back(std::log(one[i] / other[i]));
   Difference found;
@@ -60,7 +60,7 @@ Difference of_processes(const std::vector<double>& one, const std::vector<double
 std::optional<Difference> paired(const Record& one, const Record& other, std::string_view column) {
   const auto values = values_of_same_rounds({&one, &other}, column);
   if (values.empty()) return std::nullopt;
-  return of_processes(values[0], values[1]);
+  return difference_of_processes(values[0], values[1]);
 }
 
 // The difference by the ratios to a baseline. Two cases that differ in another axis than the method have different baselines,
@@ -73,7 +73,7 @@ std::optional<Difference> by_baseline(const Record& one, const Record& other) {
   const auto ratio_of = [](const Record& record) {
     return Estimate{record.number("ratio_median"), {record.number("ratio_ci_low"), record.number("ratio_ci_high")}};
   };
-  return of_estimates(ratio_of(one), ratio_of(other));
+  return difference_of_estimates(ratio_of(one), ratio_of(other));
 }
 
 Difference difference_at(const Point& one, const Point& other, const Crossover& pair) {
@@ -86,11 +86,11 @@ Difference difference_at(const Point& one, const Point& other, const Crossover& 
     return found;
   };
   const Estimate mine = {one.value, one.interval}, theirs = {other.value, other.interval};
-  if (pair.quantity == "memory") return finished(of_estimates(mine, theirs), RatioBasis::counted);
+  if (pair.quantity == "memory") return finished(difference_of_estimates(mine, theirs), RatioBasis::counted);
   if (methods_differ)
     if (const auto found = by_baseline(*one.record, *other.record)) return finished(*found, RatioBasis::baseline);
   if (const auto found = paired(*one.record, *other.record, "process_medians_ms")) return finished(*found, RatioBasis::processes);
-  return finished(of_estimates(mine, theirs), RatioBasis::records);
+  return finished(difference_of_estimates(mine, theirs), RatioBasis::records);
 }
 
 // The differences at the lengths that both series measured with the same batch size. Of several batch sizes of a length, the one

@@ -24,7 +24,7 @@ std::optional<double> exponent_of(const std::string& order, double length) {
 }
 
 // The points of the batch size that the fit uses, or of the one with the most lengths if none has enough.
-std::vector<Point> of_one_batch(const std::vector<Point>& points) {
+std::vector<Point> points_of_one_batch(const std::vector<Point>& points) {
   std::map<int64_t, std::vector<Point>> by_batch;
   for (const auto& point : points) by_batch[point.batch].push_back(point);
   const std::vector<Point>* chosen = nullptr;
@@ -130,7 +130,7 @@ struct Row {
 
 std::optional<Row> row_of(const Series& series, const std::string& quantity, const Json& methods) {
   Row row;
-  row.points = of_one_batch(series.points(quantity));
+  row.points = points_of_one_batch(series.points(quantity));
   if (row.points.empty()) return std::nullopt;
   keep_fitted_range(row.points);
   auto& order = row.order;

@@ -26,12 +26,6 @@ bool is_measured(const Json& record) { return record.value("outcome", "") == out
 
 }  // namespace
 
-std::vector<Json> read_generations(const std::string& folder) {
-  std::vector<Json> lines;
-  read_json_lines((std::filesystem::path(folder) / kGenerationsFile).string(), kRecord, lines_into(lines, check_generation));
-  return lines;
-}
-
 double GenerationSummary::median(const char* column) const {
   std::vector<double> values;
   for (const auto& record : measured)

@@ -20,9 +20,6 @@ class GenerationObserver {
   virtual void finished(size_t number, size_t of, const Json& record) = 0;
 };
 
-// The records of a folder. Throws UsageError that names the file and the line of what cannot be read.
-std::vector<Json> read_generations(const std::string& folder);
-
 // The processes of one case.
 struct GenerationSummary {
   Generation generation;

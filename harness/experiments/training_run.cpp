@@ -25,12 +25,6 @@ constexpr auto kPoint = "a point of a curve", kEnded = "a training";
 
 void check_training(const Json& line) { training_of(line); }
 
-std::vector<Json> read_lines(const std::string& folder, const char* name, const char* what) {
-  std::vector<Json> lines;
-  read_json_lines((fs::path(folder) / name).string(), what, lines_into(lines, check_training));
-  return lines;
-}
-
 // A text as part of a file name.
 std::string in_file_name(const std::string& text) {
   std::string name;
@@ -44,8 +38,11 @@ std::string name_of(const Training& training) {
 
 }  // namespace
 
-std::vector<Json> read_curves(const std::string& folder) { return read_lines(folder, kCurvesFile, kPoint); }
-std::vector<Json> read_trainings(const std::string& folder) { return read_lines(folder, kTrainingsFile, kEnded); }
+std::vector<Json> read_trainings(const std::string& folder) {
+  std::vector<Json> lines;
+  read_json_lines((fs::path(folder) / kTrainingsFile).string(), kEnded, lines_into(lines, check_training));
+  return lines;
+}
 
 std::string title_of(const Training& training) {
   return fmt::format("{} {} seed {}", training.task, training.method, training.seed);

@@ -34,9 +34,7 @@ class TrainingObserver {
   virtual void finished(const Place& place, const Training& training, const Json& ended) = 0;
 };
 
-// The points of a folder, and its trainings that have ended. Throws UsageError that names the file and the line of what cannot be
-// read.
-std::vector<Json> read_curves(const std::string& folder);
+// The trainings of a folder that have ended. Throws UsageError that names the file and the line of what cannot be read.
 std::vector<Json> read_trainings(const std::string& folder);
 
 // "copy linear seed 0"

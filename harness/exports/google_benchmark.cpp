@@ -87,20 +87,20 @@ void add_rows(Json& rows, Family family, const Record& record, const std::vector
               const GoogleBenchmarkOptions& options) {
   auto counting = record.numbers("process_medians_ms");
   const auto processors = processors_used(record);
-  auto of_processes = Json::array();
+  auto process_rows = Json::array();
   family.repetitions = int64_t(std::max({processes.size(), counting.size(), size_t{1}}));
   // Older folders, and single files, have no lines of processes.
   if (processes.empty() && counting.size() < 2)
-    of_processes.push_back(row_of_process(family, 0, record.number("time_median_ms"), processors, timed_calls(record)));
+    process_rows.push_back(row_of_process(family, 0, record.number("time_median_ms"), processors, timed_calls(record)));
   else if (processes.empty())
     for (const auto ms : counting)
-      of_processes.push_back(row_of_process(family, int64_t(of_processes.size()), ms, processors,
+      process_rows.push_back(row_of_process(family, int64_t(process_rows.size()), ms, processors,
                                             std::max<int64_t>(1, timed_calls(record) / family.repetitions)));
   for (const auto* process : processes)
-    of_processes.push_back(row_of_process(family, int64_t(of_processes.size()), process->number("time_median_ms"),
+    process_rows.push_back(row_of_process(family, int64_t(process_rows.size()), process->number("time_median_ms"),
                                           processors_used(*process), timed_calls(*process)));
   if (!options.aggregates_only || counting.size() < 2)
-    for (auto& row : of_processes) {
+    for (auto& row : process_rows) {
       if (record.has("peak_extra_bytes")) row["peak_extra_bytes"] = record.get("peak_extra_bytes");
       rows.push_back(std::move(row));
     }

@@ -34,7 +34,6 @@ class RepositorySides {
   const std::filesystem::path& scratch() const { return scratch_.path(); }
   // The path of the suite in the candidate's copy, and in the repository.
   std::string suite() const { return (sides_.back().files->root / suite_).string(); }
-  std::string suite_in_repository() const { return suite_.string(); }
 
  private:
   Side side_of(const std::string& name, const std::string& folder, const WorkerProgram& harness, const std::string& commit,

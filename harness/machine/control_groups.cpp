@@ -51,7 +51,7 @@ void take_memory(std::optional<GroupLimit>& free_bytes, const fs::path& limit, c
 }
 
 // The folder of a group and those of the groups that it is in, up to the topmost one that is visible.
-std::vector<fs::path> from_inside(const fs::path& own, const fs::path& topmost) {
+std::vector<fs::path> folders_up_to(const fs::path& own, const fs::path& topmost) {
   std::vector<fs::path> folders = {own};
   while (folders.back() != topmost && folders.back() != folders.back().parent_path())
     folders.push_back(folders.back().parent_path());
@@ -91,7 +91,7 @@ ControlGroups::ControlGroups(fs::path root) : root_(std::move(root)) {
       // The mount shows the groups below `shown`. If the own group is not among them, the topmost that is shown is the nearest.
       const auto below = group->second.lexically_relative(shown);
       const bool is_below = !below.empty() && *below.begin() != "..";
-      folders_[controller] = from_inside(is_below && below != "." ? mount / below : mount, mount);
+      folders_[controller] = folders_up_to(is_below && below != "." ? mount / below : mount, mount);
     }
   }
 }

@@ -1,8 +1,7 @@
-// Declares the fields of a measurement of generation and the columns of its records.
+// Declares the fields of a measurement of generation.
 #include "harness/schema/generation.h"
 
 #include "harness/machine/machine.h"
-#include "harness/schema/field_columns.h"
 #include "harness/schema/model_fields.h"
 
 namespace attnbench {
@@ -109,38 +108,5 @@ void check(const Generation& generation) {
 }
 
 std::string generation_key(const Generation& generation) { return axes_text(generation, generation_fields()); }
-
-const std::vector<Column>& generation_columns() {
-  static const auto all = [] {
-    using enum ColumnType;
-    auto columns = columns_of(generation_fields(), "generation");
-    const std::vector<Column> results = {
-        {"process", integer, "", "outcome", "number of this process of its case, from 1"},
-        {"outcome", text, "", "outcome", "measured, failed, or skipped"},
-        {"failure_kind", text, "", "outcome", "why it failed: oom, timeout, error, crashed or protocol"},
-        {"reason", text, "", "outcome", "why it failed or was skipped, in words"},
-        {"implementation", text, "", "outcome", "what ran: of the model's layers, and of the attention"},
-        {"finished_at", text, "", "outcome", "when the process ended, in UTC"},
-        {"weights", text, "", "model",
-         "untrained: the weights were drawn at random, since the time does not depend on them; or trained"},
-        {"parameters", integer, "", "model", "number of parameters"},
-        {"batch_s", number, "s", "time", "time in which a batch of images is generated, with sampling"},
-        {"s_per_image", number, "s", "time", "batch_s / batch"},
-        {"images_per_s", number, "1/s", "time", "batch / batch_s"},
-        {"extrapolated", boolean, "", "time", "whether batch_s is extrapolated_s, because no image was generated as a whole"},
-        {"extrapolated_s", number, "s", "time",
-         "time of a batch by the trapezoidal rule over the times of tokens at `positions` positions"},
-        {"batches", integer, "", "time", "number of batches that were generated as a whole"},
-        {"timed_tokens", integer, "", "time", "number of tokens that extrapolated_s comes from"},
-        {"token_first_ms", number, "ms", "time", "time of a token at the first of these positions"},
-        {"token_last_ms", number, "ms", "time", "time of a token at the last of these positions"},
-        {"state_bytes", integer, "B", "memory", "what the decoder stores about the tokens of a whole batch"},
-        {"peak_rss_bytes", integer, "B", "memory", "maximum of the resident memory of the process"},
-    };
-    columns.insert(columns.end(), results.begin(), results.end());
-    return columns;
-  }();
-  return all;
-}
 
 }  // namespace attnbench

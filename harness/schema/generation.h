@@ -1,5 +1,5 @@
-// Generation: one measurement of how fast a model generates images, and the columns of its records. The fields are declared once,
-// in generation_fields(), as those of Training are in training.h.
+// Generation: one measurement of how fast a model generates images. The fields are declared once, in generation_fields(), as
+// those of Training are in training.h. A record has these fields and what experiments/decoding/generation_speed.h measures.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "harness/schema/field.h"
-#include "harness/schema/record.h"
 
 namespace attnbench {
 
@@ -51,8 +50,5 @@ Generation generation_of(const Json& record);
 void check(const Generation& generation);
 // axes_text() of a generation.
 std::string generation_key(const Generation& generation);
-
-// The columns of a record: the fields of Generation, and what was measured in one process.
-const std::vector<Column>& generation_columns();
 
 }  // namespace attnbench

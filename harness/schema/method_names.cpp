@@ -104,7 +104,7 @@ std::string MethodNames::text_of(const std::string& name) const {
   return name;
 }
 
-std::string MethodNames::of_baseline(const Record& record) const {
+std::string MethodNames::baseline_name(const Record& record) const {
   const auto baseline = record.text("baseline");
   const auto method = baseline.substr(0, baseline.find(' '));
   return of(method) + baseline.substr(method.size());

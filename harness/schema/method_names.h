@@ -29,7 +29,7 @@ class MethodNames {
   // The text of the method with this name; `name` itself if it is the text of a method, or no method has it.
   std::string text_of(const std::string& name) const;
   // The column `baseline` of a record with the name of the method that it begins with.
-  std::string of_baseline(const Record& record) const;
+  std::string baseline_name(const Record& record) const;
 
  private:
   std::map<std::string, std::string> names_;  // by the whole text

@@ -2,9 +2,9 @@
 #include "harness/schema/training.h"
 
 #include <stdexcept>
+#include <variant>
 
 #include "harness/machine/machine.h"
-#include "harness/schema/field_columns.h"
 #include "harness/schema/model_fields.h"
 
 namespace attnbench {
@@ -13,6 +13,12 @@ namespace {
 constexpr double kMaxModelSize = 1 << 24;
 constexpr double kMaxUpdates = 1e9;
 constexpr double kMaxRate = 1e30;
+
+ColumnType type_of(const SettingsField<Training>& field) {
+  if (std::holds_alternative<std::string Training::*>(field.member)) return ColumnType::text;
+  if (std::holds_alternative<bool Training::*>(field.member)) return ColumnType::boolean;
+  return std::holds_alternative<int64_t Training::*>(field.member) ? ColumnType::integer : ColumnType::number;
+}
 
 [[noreturn]] void refuse(const std::string& name, const Json& value, const std::string& expected) {
   throw std::invalid_argument(name + " = " + value.dump() + ", expected " + expected);
@@ -300,7 +306,10 @@ std::string training_key(const Training& training) { return axes_text(training, 
 const std::vector<Column>& training_columns() {
   static const auto all = [] {
     using enum ColumnType;
-    auto columns = columns_of(training_fields(), "training");
+    std::vector<Column> columns = {{"schema_version", integer, "", "training", "version of this set of columns"}};
+    for (const auto& field : training_fields())
+      columns.push_back({std::string(field.name), type_of(field), "", field.role == FieldRole::axis ? "training" : "setting",
+                         std::string(field.description)});
     const std::vector<Column> results = {
         {"outcome", text, "", "outcome", "measured (trained to its end), or failed"},
         {"failure_kind", text, "", "outcome", "why it failed: oom, not_finite, error, crashed or protocol"},

@@ -55,6 +55,8 @@ Json sweep_keys();
 
 class SweepFile {
  public:
+  static constexpr size_t kMaxCases = 100'000;
+
   // Throws UsageError for anything that is malformed or unknown. The message says where it is ("file:line:column: …", or the
   // option that it comes from) and names the known key that is nearest to an unknown one.
   SweepFile(const std::string& path, const Catalogue& catalogue, const SweepOverrides& overrides = {});

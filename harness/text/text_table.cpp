@@ -137,7 +137,7 @@ std::string note_about(const std::vector<FittedColumn>& columns, size_t max_widt
   return wrapped(fmt::format("(the terminal has {} columns; not shown: {})", max_width, left_out), max_width) + "\n";
 }
 
-bool says_nothing(const std::string& cell) { return cell.empty() || cell == "–"; }
+bool is_blank(const std::string& cell) { return cell.empty() || cell == "–"; }
 
 // Each row as a list with a line for each column that is shown. `places` are those of the columns in the rows.
 std::string list_of(const std::vector<std::vector<std::string>>& rows, const std::vector<Tone>& tones,
@@ -147,7 +147,7 @@ std::string list_of(const std::vector<std::vector<std::string>>& rows, const std
     if (r > 0) text += "\n";
     for (size_t i = 0; i < fitted.size(); ++i) {
       const auto& cell = rows[r][places[i]];
-      if (!fitted[i].is_shown || says_nothing(cell)) continue;
+      if (!fitted[i].is_shown || is_blank(cell)) continue;
       for (const auto& line : lines_of(fitted[i].header + ": " + cell, max_width))
         text += (colours ? coloured(line, tones[r]) : line) + "\n";
     }
@@ -199,7 +199,7 @@ bool TextTable::is_kept(size_t column) const {
 
 bool TextTable::is_in_body(size_t column) const {
   if (rows_.size() < 2) return true;
-  if (std::all_of(rows_.begin(), rows_.end(), [&](const auto& row) { return says_nothing(row[column]); })) return false;
+  if (std::all_of(rows_.begin(), rows_.end(), [&](const auto& row) { return is_blank(row[column]); })) return false;
   if (is_answer(column)) return true;
   return std::any_of(rows_.begin(), rows_.end(), [&](const auto& row) { return row[column] != rows_.front()[column]; });
 }
@@ -249,7 +249,7 @@ std::string TextTable::heading(size_t max_width) const {
   };
   for (const auto& [name, value] : common_) add(name, value);
   for (size_t c = 0; c < columns_.size(); ++c)
-    if (!is_in_body(c) && !says_nothing(rows_.front()[c])) add(columns_[c].header, rows_.front()[c]);
+    if (!is_in_body(c) && !is_blank(rows_.front()[c])) add(columns_[c].header, rows_.front()[c]);
   if (text.empty()) return "";
   return (max_width > 0 ? wrapped(text, max_width) : text) + "\n";
 }

@@ -185,7 +185,7 @@ void print_differences(const ComparisonReport& report, Format format) {
 // What was compared, such as "time" or "time / sdpa".
 std::string compared_text(const ComparedPair& c, const MethodNames& names) {
   if (!c.quantity) return "–";
-  return *c.quantity == Quantity::time ? "time" : "time / " + names.of_baseline(*c.pair.a);
+  return *c.quantity == Quantity::time ? "time" : "time / " + names.baseline_name(*c.pair.a);
 }
 
 // Whether a table has a row for the case. As text, cases that neither side measured are only counted.

@@ -61,7 +61,7 @@ std::string ratio_text(const Record& r) {
 std::set<std::string> baselines_of(const std::vector<const Record*>& records, const MethodNames& names) {
   std::set<std::string> baselines;
   for (const auto* record : records)
-    if (has_baseline(*record)) baselines.insert(names.of_baseline(*record));
+    if (has_baseline(*record)) baselines.insert(names.baseline_name(*record));
   return baselines;
 }
 
@@ -383,7 +383,7 @@ Sheet answer_of(const Record& record) {
   sheet.push_back(line("implementation", fmt::format("{} on {}{}", record.text("implementation"), place_of(record),
                                                      batch > 1 ? fmt::format(", batch {:.0f}", batch) : "")));
   if (has_baseline(record))
-    sheet.push_back(line("time / " + MethodNames({&record}).of_baseline(record),
+    sheet.push_back(line("time / " + MethodNames({&record}).baseline_name(record),
                          ratio_text(record) + (record.has("ratio_median") ? "" : ": " + why_no_ratio(record))));
   for (const auto* column : {"implausible", "suspect"})
     if (record.has(column)) sheet.push_back(line(column, record.text(column)));

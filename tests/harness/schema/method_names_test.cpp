@@ -46,9 +46,9 @@ TEST(MethodNames, AreDifferentForDifferentMethods) {
 TEST(MethodNames, NameBaselines) {
   const auto plain = record_of_method("a.py:f", "", "a.py:g:like=softmax,as=short");
   const auto at_a_length = record_of_method("a.py:f", "", "a.py:g:like=softmax query_len=1024");
-  EXPECT_EQ(MethodNames({plain}).of_baseline(plain), "short");
-  EXPECT_EQ(MethodNames({at_a_length}).of_baseline(at_a_length), "a.py:g query_len=1024");
-  EXPECT_EQ(MethodNames({record_of_method("linear")}).of_baseline(record_of_method("linear")), "");
+  EXPECT_EQ(MethodNames({plain}).baseline_name(plain), "short");
+  EXPECT_EQ(MethodNames({at_a_length}).baseline_name(at_a_length), "a.py:g query_len=1024");
+  EXPECT_EQ(MethodNames({record_of_method("linear")}).baseline_name(record_of_method("linear")), "");
 }
 
 }  // namespace
