@@ -29,7 +29,15 @@ if TYPE_CHECKING:
         lsh_attention,
         sparse_attention,
     )
-    from attnbench.nn import CausalLMLayer, GatedDeltaNet, GatedDeltaNetCache, LinearAttention, LSHAttention
+    from attnbench.nn import (
+        CausalLMLayer,
+        GatedDeltaNet,
+        GatedDeltaNetCache,
+        LinearAttention,
+        LSHAttention,
+        Mamba2,
+        Mamba2Cache,
+    )
 
 __all__ = [
     "CausalLMLayer",
@@ -38,6 +46,8 @@ __all__ = [
     "LSHAttention",
     "LinearAttention",
     "LinearAttentionState",
+    "Mamba2",
+    "Mamba2Cache",
     "MeasureError",
     "SparseAttentionOutput",
     "accelerate",
@@ -62,6 +72,8 @@ _DEFINED_IN = {
     "LSHAttention": "nn",
     "LinearAttention": "nn",
     "LinearAttentionState": "functional",
+    "Mamba2": "nn",
+    "Mamba2Cache": "nn",
     "MeasureError": "_measuring",
     "SparseAttentionOutput": "functional",
     "accelerate": "acceleration",

@@ -126,8 +126,8 @@ def fused_recurrent_simple_gla(
 
 
 def _heads_of(v: Tensor, layout: str) -> Tensor:
-    """0, 1, … for each head of v, float32 [HV]."""
-    return torch.arange(v.shape[2 if layout == "bthk" else 1], dtype=torch.float32, device=v.device)
+    """0, 1, … for each head of v [HV], float64 for float64 and float32 for others."""
+    return torch.arange(v.shape[2 if layout == "bthk" else 1], dtype=wide_dtype(v), device=v.device)
 
 
 def chunk_retention(

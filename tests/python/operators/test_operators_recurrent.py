@@ -548,6 +548,20 @@ def test_linear_attention_with_decays(recurrent, name):
     )
 
 
+def test_decays_of_heads_have_the_digits_of_float64(recurrent):
+    """A decay that was rounded to float32 would be wrong by 1e-8, and 400 of them by more."""
+    q, k, v = (x.detach() for x in time_first(*example((1, 3, 3, 400, 8, 8), dtype=torch.float64)[:3]))
+    heads = torch.arange(3, dtype=torch.float64)[:, None]
+    found = {
+        "retention": (recurrent.chunk_retention(q, k, v), torch.log1p(-(2 ** (-5 - heads)))),
+        "lightning": (recurrent.chunk_lightning_attn(q, k, v, 1, 3), -8 / 3 * (1 - 1 / 3) * heads),
+    }
+    for name, ((output, _), decay) in found.items():
+        first = (x.transpose(1, 2) for x in (q, k, v))
+        expected = by_definition(*first, decay.expand(1, 3, 400), rule="add")[0].transpose(1, 2)
+        assert (output - expected).abs().max() < 1e-11 * expected.abs().max(), name
+
+
 @pytest.mark.parametrize("name", ["chunk_delta_rule", "fused_recurrent_delta_rule"])
 def test_the_delta_rule(recurrent, name):
     q, k, v, _, beta, state = example((2, 2, 2, 40, 16, 8))
