@@ -31,10 +31,11 @@ const KernelFamily<ConvolutionKernels, ImplementationRequest>& convolution_famil
   return all;
 }
 
-// A sequence in x.
+// A sequence in x, or a piece of one.
 struct ConvolutionSequence {
-  int64_t entry, begin, end;  // positions of the batch entry
-  int64_t state;              // its index among the states
+  int64_t entry, begin, end;                    // positions of the batch entry
+  int64_t state;                                // its index among the states
+  bool has_earlier = false, has_later = false;  // whether positions of the sequence are in earlier or later pieces
 };
 
 // The sequences of a call. Positions with a negative seq_idx are in none, and make `has_gaps` true.
@@ -95,11 +96,12 @@ class ConvolutionPass {
     ConvolutionResults results{empty_like_x(a.x), empty_final_state(a)};
     if (sequences_.has_gaps) results.output.zero_();
     common_.output_stride = stride(results.output);
-    run(sequences_.all.size(), [&](int64_t first, int64_t last, int64_t index, void* scratch) {
-      const auto& sequence = sequences_.all[size_t(index)];
-      auto p = params(sequence);
-      p.output = position(results.output, sequence);
-      if (!a.seq_idx) p.final_state = state(results.final_state, sequence);
+    const auto all = pieces();
+    run(all.size(), [&](int64_t first, int64_t last, int64_t index, void* scratch) {
+      const auto& piece = all[size_t(index)];
+      auto p = params(piece);
+      p.output = position(results.output, piece);
+      if (!a.seq_idx && !piece.has_later) p.final_state = state(results.final_state, piece);
       kernels_.forward(p, first, last, scratch);
     });
     return results;
@@ -134,6 +136,11 @@ class ConvolutionPass {
   }
 
  private:
+  // Channels of a task; positions of a piece of a sequence, of which W − 1 are read twice; and tasks for each thread, so that all
+  // threads end at about the same time.
+  static constexpr int64_t kFewestChannels = 64, kShortestPiece = 512, kTasksOfThread = 4;
+  static_assert(kShortestPiece >= kMaxConvolutionWidth);
+
   int64_t stride(const Tensor& x) const { return x.stride(channels_last_ ? 2 : 1); }
   static char* position(const Tensor& x, const ConvolutionSequence& s) {
     return static_cast<char*>(x.data_ptr()) + int64_t(x.element_size()) * (s.entry * x.stride(0) + s.begin * x.stride(2));
@@ -147,16 +154,47 @@ class ConvolutionPass {
     p.length = s.end - s.begin;
     p.x = position(x_, s);
     p.initial_state = state(initial_state_, s);
+    p.continues = s.has_earlier;
     return p;
+  }
+
+  // How many threads compute: one alone where it is done before another is awake.
+  int64_t thread_count() const {
+    constexpr int64_t kMinElementsForThreads = 1 << 15;
+    return x_.numel() < kMinElementsForThreads ? 1 : at::get_num_threads();
+  }
+
+  // The sequences, divided into pieces where they and the channels are too few for all threads. An output depends on the inputs
+  // that it reads alone, so that its bits are the same wherever the pieces begin.
+  std::vector<ConvolutionSequence> pieces() const {
+    const auto parts = (common_.channels + kFewestChannels - 1) / kFewestChannels;
+    const auto wanted = kTasksOfThread * thread_count();
+    if (thread_count() == 1 || parts * int64_t(sequences_.all.size()) >= wanted) return sequences_.all;
+    const auto share = x_.size(0) * x_.size(2) * parts / wanted;
+    const auto length = std::max<int64_t>(1, share / kShortestPiece) * kShortestPiece;
+    std::vector<ConvolutionSequence> all;
+    for (const auto& whole : sequences_.all) {
+      auto piece = whole;
+      for (; whole.end - piece.begin >= 2 * length; piece.begin = piece.end) {
+        piece.end = piece.begin + length;
+        piece.has_later = true;
+        all.push_back(piece);
+        piece.has_earlier = true;
+      }
+      piece.end = whole.end;
+      piece.has_later = false;
+      all.push_back(piece);
+    }
+    return all;
   }
 
   // Calls work(first channel, last channel, index, scratch) for all channels and each index < count.
   void run(size_t count, const std::function<void(int64_t, int64_t, int64_t, void*)>& work) const {
-    constexpr int64_t kFewest = 64, kMost = 1024;        // channels of a task; rows of the most fill a first-level cache
-    constexpr int64_t kMinElementsForThreads = 1 << 15;  // one thread computes fewer before another is awake
-    const int64_t threads = x_.numel() < kMinElementsForThreads ? 1 : at::get_num_threads();
-    const auto tasks_for_all = std::max<int64_t>(1, 4 * threads / std::max<int64_t>(1, int64_t(count)));
-    const auto channels = std::clamp((common_.channels / tasks_for_all + kFewest - 1) / kFewest * kFewest, kFewest, kMost);
+    constexpr int64_t kMostChannels = 1024;  // their rows fill a first-level cache
+    const auto threads = thread_count();
+    const auto tasks_for_all = std::max<int64_t>(1, kTasksOfThread * threads / std::max<int64_t>(1, int64_t(count)));
+    const auto rounded = (common_.channels / tasks_for_all + kFewestChannels - 1) / kFewestChannels * kFewestChannels;
+    const auto channels = std::clamp(rounded, kFewestChannels, kMostChannels);
     const auto parts = (common_.channels + channels - 1) / channels;
     const ThreadScratch scratch(kernels_.scratch_size(common_.width, channels), taps_.options());
     const auto run_tasks = [&](int64_t begin, int64_t end) {

@@ -22,6 +22,8 @@ struct ConvolutionParams {
   const void* x = nullptr;
   int64_t x_stride = 0;
   const void* initial_state = nullptr;  // [channels, W−1], as all states are; null for zeros
+  // Forward only: whether x goes on before position 0, where it has W−1 positions or more that are read in place of a state.
+  bool continues = false;
   // The forward pass writes these.
   void* output = nullptr;
   int64_t output_stride = 0;

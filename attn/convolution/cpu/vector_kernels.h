@@ -101,6 +101,7 @@ class Convolution {
   }
   // The input of channel d at a position before the sequence, −(W−1) ≤ t < 0.
   E before(int64_t d, int64_t t) const {
+    if (p_.continues) return *at(p_.x, p_.x_stride, d, t);
     return p_.initial_state ? static_cast<const E*>(p_.initial_state)[d * state_size() + t + state_size()] : E{};
   }
 

@@ -179,13 +179,27 @@ def test_large_inputs_give_the_limits_of_silu(kernels):
         torch.testing.assert_close(found, torch.tensor([[[0, 0, 0, 90.0, 1e4]]]), atol=1e-30, rtol=1e-6)
 
 
-def test_more_threads_give_the_same_bits():
-    # So many elements that they are divided among threads.
+@pytest.mark.parametrize("shape", [(2, 150, 600, 4), (1, 3, 20_000, 4), (1, 70, 5_003, 7)])
+def test_more_threads_give_the_same_bits(shape):
+    # So many elements that they are divided among threads; the sequences of few channels are divided, too.
     for layout in ("positions", "channels"):
-        given, found = example((2, 150, 600, 4), layout), []
+        given, found = example(shape, layout), []
         for threads in (1, 3):
             torch.set_num_threads(threads)
             found.append(results(operator("auto", silu=True), given))
+        torch.set_num_threads(1)
+        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_packed_sequences_that_are_divided_among_threads_stay_apart(dtype):
+    borders = torch.tensor([0, 1, 9_000, 9_700, 9_700, 30_000])
+    for layout in ("positions", "channels"):
+        given = example((1, 3, 30_000, 4), layout, state=False, dtype=dtype)[:3] + [torch.ones(5, 3, 3, dtype=dtype)]
+        found = []
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found += [operator("auto", cu_seqlens=borders)(*given)]
         torch.set_num_threads(1)
         assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
