@@ -120,7 +120,7 @@ std::string quantity_in_words(const ComparisonReport& report) {
   std::set<std::string> baselines;
   const MethodNames names(records_of(report));
   for (const auto& c : report.cases)
-    if (c.quantity) baselines.insert(names.of_baseline(*c.pair.a));
+    if (c.quantity) baselines.insert(names.baseline_name(*c.pair.a));
   return baselines.size() == 1 ? "ratios to the baseline " + *baselines.begin() : "ratios to the baselines";
 }
 
