@@ -228,12 +228,12 @@ def repeat_times(root: Path) -> list[str]:
         f"- Of the times, {sum(c <= WITHIN for c in changes)} of {len(changes)} differ by at most "
         f"{WITHIN} %, and {sum(c <= 2 * WITHIN for c in changes)} by at most {2 * WITHIN} %; "
         f"{longer} were longer in the second run. The largest difference is {max(changes):.0f} %.",
-        f"- The intervals of the exponents of times reach so far to either side: {exponents}.",
+        f"- How far the interval of each exponent of time reaches to its farther end: {exponents}.",
     ]
     if steps:
         lines.append(
-            f"- Decoding steps of `linear` take {min(steps):.3f} to {max(steps):.3f} of the time of "
-            "those at the shortest length."
+            f"- A decoding step of `linear` takes {min(steps):.3f} to {max(steps):.3f} times as long as a step at the "
+            "shortest length."
         )
     return lines
 
