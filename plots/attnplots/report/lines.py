@@ -30,7 +30,7 @@ DERIVED = {
     "_folder": "label of the folder",
     "_panel": "the setting, as the title of a panel",
     "_name": "the method, as figures show it",
-    "_factor": "how many times as fast as the reference, which the head of the column names; below 1, slower",
+    "_factor": "how many times as fast as the reference, which the head of the column names, by `attnbench compare --baseline`; below 1, slower",
     "_interval": "how far the interval of the time reaches from it, to the side on which it reaches farther, over the time",
     "_time_low": "low end of the interval of the time, in ms",
     "_time_high": "high end of the interval of the time, in ms",
