@@ -266,6 +266,11 @@ def shown(value):
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def kind_of(one):
+    """The type of a column or a key, with its unit."""
+    return f"{one['type']}, {one['unit']}" if one["unit"] else one["type"]
+
+
 def columns(listed):
     """The page of the columns of a record, by their groups."""
     lines = ["# Columns of a record", "", "What `attnbench list columns` says, in the order of the columns of `records.csv`.", ""]
@@ -274,9 +279,8 @@ def columns(listed):
         rows = []
         for one in listed:
             if one["group"] == group:
-                kind = f"{one['type']}, {one['unit']}" if one["unit"] else one["type"]
                 only = f" Of {', '.join(one['methods'])}." if one.get("methods") else ""
-                rows.append((code(one["name"]), cell(kind), cell(one["description"] + only)))
+                rows.append((code(one["name"]), cell(kind_of(one)), cell(one["description"] + only)))
         lines += table(("column", "type, unit", "meaning"), rows)
     return "\n".join(lines)
 
@@ -290,8 +294,7 @@ def sweep_keys(listed):
         rows = []
         for one in listed:
             if one["table"] == name:
-                kind = f"{one['type']}, {one['unit']}" if one["unit"] else one["type"]
-                kind = f"{kind}: {', '.join(one['choices'])}" if one["choices"] else kind
+                kind = ": ".join([kind_of(one), *([", ".join(one["choices"])] if one["choices"] else [])])
                 rows.append((code(one["key"]), cell(kind), code(shown(one["default"])), cell(one["description"])))
         lines += table(("key", "type, unit, values", "default", "meaning"), rows)
     return "\n".join(lines)

@@ -27,7 +27,7 @@ class Case:
     waived: str
     ratio: tuple[float | None, float | None, float | None]
     label: str = ""  # of the method, if it has one
-    reason: str = ""  # of a case that was not compared; older files have it in the verdict
+    reason: str = ""  # of a case that was not compared
 
     def verdict_text(self) -> str:
         """The verdict with its reason."""

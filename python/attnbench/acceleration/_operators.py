@@ -73,80 +73,40 @@ def _has_lengths(arguments: dict[str, Any]) -> bool:
     return any(arguments.get(name) is not None for name in ("cu_seqlens", "cu_seq_lens_q"))
 
 
-def chunk_gated_delta_rule(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    g: Tensor,
-    beta: Tensor,
-    chunk_size: int = 64,
-    initial_state: Tensor | None = None,
-    output_final_state: bool = False,
-    use_qk_l2norm_in_kernel: bool = False,
-    **others: Any,
-) -> tuple[Tensor, Tensor | None]:
-    del chunk_size
-    require_plain_cpu(query, key, value, g, beta, initial_state)
-    borders = take_borders(*value.shape[:2], others)
-    _refuse(others)
-    return recurrent.chunk_gated_delta_rule(
-        query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
-        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=borders,
-    )  # fmt: skip
+def _delta_rule(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of attnbench.recurrent with the delta rule, as the layers call its form in chunks."""
+
+    def call(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        g: Tensor,
+        beta: Tensor,
+        chunk_size: int = 64,
+        initial_state: Tensor | None = None,
+        output_final_state: bool = False,
+        use_qk_l2norm_in_kernel: bool = False,
+        **others: Any,
+    ) -> Any:
+        del chunk_size
+        require_plain_cpu(query, key, value, g, beta, initial_state)
+        borders = take_borders(*value.shape[:2], others)
+        _refuse(others)
+        return operator(
+            query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
+            use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=borders,
+        )  # fmt: skip
+
+    return call
 
 
-def fused_recurrent_gated_delta_rule(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    g: Tensor,
-    beta: Tensor,
-    initial_state: Tensor | None = None,
-    output_final_state: bool = False,
-    use_qk_l2norm_in_kernel: bool = False,
-    **others: Any,
-) -> tuple[Tensor, Tensor | None]:
-    return chunk_gated_delta_rule(
-        query, key, value, g, beta, 64, initial_state, output_final_state, use_qk_l2norm_in_kernel, **others
-    )
+def _without_chunk_size(chunked: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function as the layers call its recurrent form."""
 
+    def call(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, *others: Any, **named: Any) -> Any:
+        return chunked(query, key, value, g, beta, 64, *others, **named)
 
-def chunk_kda(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    g: Tensor,
-    beta: Tensor,
-    chunk_size: int = 64,
-    initial_state: Tensor | None = None,
-    output_final_state: bool = False,
-    use_qk_l2norm_in_kernel: bool = False,
-    **others: Any,
-) -> tuple[Tensor, Tensor | None]:
-    del chunk_size
-    require_plain_cpu(query, key, value, g, beta, initial_state)
-    borders = take_borders(*value.shape[:2], others)
-    _refuse(others)
-    return recurrent.chunk_kda(
-        query, key, value, g, beta, initial_state=initial_state, output_final_state=output_final_state,
-        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=borders,
-    )  # fmt: skip
-
-
-def fused_recurrent_kda(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    g: Tensor,
-    beta: Tensor,
-    initial_state: Tensor | None,
-    output_final_state: bool,
-    use_qk_l2norm_in_kernel: bool = False,
-    **others: Any,
-) -> tuple[Tensor, Tensor | None]:
-    return chunk_kda(
-        query, key, value, g, beta, 64, initial_state, output_final_state, use_qk_l2norm_in_kernel, **others
-    )
+    return call
 
 
 def mamba_chunk_scan_combined(
@@ -249,20 +209,18 @@ def _refuse_gradients(*tensors: Tensor | None) -> None:
         raise PassOn("gradients of a decoding step")
 
 
+_gated_delta_rule, _kda = _delta_rule(recurrent.chunk_gated_delta_rule), _delta_rule(recurrent.chunk_kda)
 # By the name under which transformers looks for kernels: our operator.
 OPERATORS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        causal_conv1d_fn,
-        causal_conv1d_update,
-        chunk_gated_delta_rule,
-        chunk_kda,
-        fused_recurrent_gated_delta_rule,
-        fused_recurrent_kda,
-        mamba_chunk_scan_combined,
-        mamba_split_conv1d_scan_combined,
-        selective_state_update,
-    )
+    "causal_conv1d_fn": causal_conv1d_fn,
+    "causal_conv1d_update": causal_conv1d_update,
+    "chunk_gated_delta_rule": _gated_delta_rule,
+    "chunk_kda": _kda,
+    "fused_recurrent_gated_delta_rule": _without_chunk_size(_gated_delta_rule),
+    "fused_recurrent_kda": _without_chunk_size(_kda),
+    "mamba_chunk_scan_combined": mamba_chunk_scan_combined,
+    "mamba_split_conv1d_scan_combined": mamba_split_conv1d_scan_combined,
+    "selective_state_update": selective_state_update,
 }
 
 
