@@ -147,6 +147,17 @@ class Shares:
     stamp: str = ""
 
 
+# Filled marks have a white edge, and look as large as open ones of the other size.
+FILLED_SIZE, OPEN_SIZE = 1.4, 1.13
+
+
+def panel_of_names(title: str, names: list[str], values: Iterable[float], marks: Iterable[Marks]) -> Panel:
+    """A panel with a line for each name, from below, whose marks have these values on a logarithmic axis."""
+    limits = ticks.around(values)
+    y = Scale((-0.6, len(names) - 0.4), ([float(k) for k in range(len(names))], names), False)
+    return Panel(title, "", Scale(limits, ticks.times(limits)), y, [], 0.0, empty="", marks=tuple(marks))
+
+
 # Panels with more curves than this have a key above them, because that many names beside a panel are taller than it.
 MOST_NAMES = 8
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnplots.figures import ticks
-from attnplots.figures.description import Group, Marks, Panel, Scale, Sheet
+from attnplots.figures.description import FILLED_SIZE, OPEN_SIZE, Group, Marks, Panel, Sheet, panel_of_names
 from attnplots.figures.style import SOLID, Style
 from attnplots.records import environment, results
 from attnplots.records.methods import method_name
@@ -23,8 +22,6 @@ QUANTITIES: dict[str, tuple[str, Callable[[list[float]], float]]] = {
 }
 ORDER = ("softmax", "stateful-softmax", "stateful-sdpa", "lsh-1", "lsh-4", "linear")
 MARKERS = {"cpu": ("o", "#0b4a91"), "cuda": ("s", "#dd6418")}
-# Filled marks have a white edge, and look as large as open ones.
-FILLED_SIZE, OPEN_SIZE = 1.4, 1.13
 KEY = (
     "Circles: CPU; squares: GPU. Filled: measured here; open: published. A bar is the range of the "
     "processes."
@@ -103,17 +100,15 @@ def _panel(title: str, ours: Values, theirs: Values) -> Panel:
     methods = {method for method, _ in [*ours, *theirs]}
     known = [method for method in ORDER if method in methods]
     names = [*sorted(methods - set(known)), *reversed(known)]
-    x = ticks.around(v for _, *bounds in [*ours.values(), *theirs.values()] for v in bounds)
-    y = Scale((-0.6, len(names) - 0.4), ([float(k) for k in range(len(names))], names), False)
-
+    ends = (v for _, *bounds in [*ours.values(), *theirs.values()] for v in bounds)
     # Where both have a value, the published one is a little lower.
-    marks = tuple(
+    marks = (
         Marks([value], [names.index(method) + shift], _look(device, filled), [low], [high], sideways=True,
               kind="ours" if filled else "published", size=FILLED_SIZE if filled else OPEN_SIZE)
         for values, shift, filled in ((theirs, -0.16, False), (ours, 0.16, True))
         for (method, device), (value, low, high) in values.items()
     )  # fmt: skip
-    return Panel(title, "", Scale(x, ticks.times(x)), y, [], 0.0, empty="", marks=marks)
+    return panel_of_names(title, names, ends, marks)
 
 
 def _look(device: str, filled: bool) -> Style:

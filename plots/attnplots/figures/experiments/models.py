@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnplots.figures import ticks
-from attnplots.figures.description import Group, Marks, Panel, Scale, Sheet
+from attnplots.figures.description import FILLED_SIZE, OPEN_SIZE, Group, Marks, Panel, Sheet, panel_of_names
 from attnplots.figures.style import SOLID, Style
 from attnplots.records import environment
 from attnplots.records.text import RecordsError, json_object
@@ -23,8 +22,6 @@ COLOUR, FLOOR_COLOUR = "#0b4a91", "#7a4a2b"
 OURS = Style(COLOUR, COLOUR, "o", False, SOLID)
 FLOOR = Style(FLOOR_COLOUR, FLOOR_COLOUR, "D", True, SOLID)
 MEMORY = Style(FLOOR_COLOUR, FLOOR_COLOUR, "s", True, SOLID)
-# Filled marks have a white edge, and look as large as open ones.
-FILLED_SIZE, OPEN_SIZE = 1.4, 1.13
 KEY = (
     "Filled circles: with our operators, with the interval of the ratio over the rounds; to the right of 1 it is faster than "
     "transformers alone. Open diamonds: with an operator that computes nothing, which none can be faster than. Open squares: "
@@ -86,6 +83,4 @@ def _panel(title: str, phase: str, models: list[dict[str, Any]]) -> Panel | None
         if phase == "step" and theirs and ours:
             values.append(theirs / ours)
             marks.append(Marks([values[-1]], [place - 0.25], MEMORY, sideways=True, kind="memory", size=OPEN_SIZE, layer=3.0))
-    limits = ticks.around(values)
-    y = Scale((-0.6, len(names) - 0.4), ([float(k) for k in range(len(names))], names), False)
-    return Panel(title, "", Scale(limits, ticks.times(limits)), y, [], 0.0, empty="", marks=tuple(marks))
+    return panel_of_names(title, names, values, marks)
