@@ -12,7 +12,8 @@ const char* word_of_axis(char letter) {
     case 'B': return "batch";
     case 'H':
     case 'G':
-    case 'W': return "heads";
+    case 'W':
+    case 'U': return "heads";
     case 'N':
     case 'L': return "length";
     case 'D':

@@ -12,8 +12,8 @@
 
 namespace attn {
 
-// "batch", "heads", "length", "dim", … for the letters of a shape: B batch; H, G and W heads of queries, keys and values; N
-// queries, L keys; D dim of queries and keys, M dim of values; F features; R rounds; C columns.
+// "batch", "heads", "length", "dim", … for the letters of a shape: B batch; H, G, W and U heads of queries, keys, values and
+// the output; N queries, L keys; D dim of queries and keys, M dim of values; F features; R rounds; C columns.
 const char* word_of_axis(char letter);
 
 // "[batch, heads, length, dim]" for "BHND".

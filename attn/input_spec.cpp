@@ -23,6 +23,7 @@ constexpr Axis kAxes[] = {{'B', "batch", [](const Problem& p) { return p.batch; 
                           {'H', "heads", [](const Problem& p) { return p.heads; }},
                           {'G', "kv_heads", [](const Problem& p) { return p.key_head_count(); }},
                           {'W', "value_heads", [](const Problem& p) { return p.value_head_count(); }},
+                          {'U', "the largest number of heads", [](const Problem& p) { return p.output_head_count(); }},
                           {'N', "query_len", [](const Problem& p) { return p.query_len; }},
                           {'L', "key_len", [](const Problem& p) { return p.key_len; }},
                           {'D', "head_dim", [](const Problem& p) { return p.head_dim; }},
@@ -61,6 +62,8 @@ int64_t InputSpec::position_axis() const {
   const auto axis = std::strcspn(shape, "NL");
   return shape[axis] == '\0' ? -1 : int64_t(axis);
 }
+
+int64_t InputSpec::head_axis() const { return int64_t(std::strcspn(shape, "HGWU")); }
 
 std::vector<int64_t> InputSpec::sizes(const Problem& problem) const {
   std::vector<int64_t> all;
@@ -125,7 +128,11 @@ Problem problem_of(const Inputs& inputs, const std::vector<InputSpec>& specs) {
       problem.packed.lengths.assign(lengths.const_data_ptr<int64_t>(), lengths.const_data_ptr<int64_t>() + lengths.numel());
     }
   }
+  problem.sinks = inputs.sinks.defined();
   problem.validate();
+  const auto heads = problem.output_head_count();
+  TORCH_CHECK_VALUE(!problem.sinks || inputs.sinks.size(0) == heads, "sinks has heads ", problem.sinks ? inputs.sinks.size(0) : 0,
+                    ", expected ", heads, ", the largest number of heads of q, k and v");
   for (const auto* x : {&k, &v}) TORCH_CHECK_VALUE(x->size(1) >= 1, x == &k ? "k" : "v", " has heads 0, expected at least 1");
   return problem;
 }

@@ -26,8 +26,8 @@ enum class InputDraw {
 struct InputSpec {
   const char* name;  // in messages, in files of inputs, and as a parameter of Python functions
   at::Tensor Inputs::*member;
-  // A letter for each axis: B batch; H, G and W heads of queries, keys and values; N queries, L keys, D head_dim, M value_dim.
-  // The second axis is that of heads.
+  // A letter for each axis: B batch; H, G, W and U heads of queries, keys, values and the output; N queries, L keys, D head_dim,
+  // M value_dim. One axis is that of heads, and the batch comes before it, if there is one.
   const char* shape;
   // Whether the dtype is the accumulator dtype (float64 for float64, otherwise float32), and not that of q.
   bool accumulates = false;
@@ -37,6 +37,10 @@ struct InputSpec {
 
   // The axis of the positions, or -1.
   int64_t position_axis() const;
+  int64_t head_axis() const;
+  bool has_batch() const { return shape[0] == 'B'; }
+  // Whether calls of this problem have the tensor, if the method reads it. Only sinks are not in every call.
+  bool is_part_of(const Problem& problem) const { return member != &Inputs::sinks || problem.sinks; }
   // The sizes of the tensor, and its dtype, in a call of this problem.
   std::vector<int64_t> sizes(const Problem& problem) const;
   at::ScalarType dtype(at::ScalarType of_query) const;
@@ -53,6 +57,7 @@ inline constexpr InputSpec kInputs[] = {
     {"v", &Inputs::v, "BWLM"},
     {"g", &Inputs::g, "BWL", /*accumulates=*/true, /*required=*/false, /*differentiable=*/true, InputDraw::log_decay},
     {"beta", &Inputs::beta, "BWL", /*accumulates=*/true, /*required=*/false, /*differentiable=*/true, InputDraw::unit_interval},
+    {"sinks", &Inputs::sinks, "U", /*accumulates=*/true, /*required=*/false},
 };
 
 // The row of kInputs with this name. Throws c10::ValueError for an unknown name and lists the known ones.

@@ -33,7 +33,7 @@ Inputs Inputs::with_all_heads() const {
   auto all = *this;
   const auto heads = output_heads();
   for (const auto& spec : kInputs)
-    if (auto& x = all.*spec.member; x.defined() && x.size(1) != heads) x = repeated(x, heads / x.size(1));
+    if (auto& x = all.*spec.member; x.defined() && x.size(spec.head_axis()) != heads) x = repeated(x, heads / x.size(1));
   if (part && q.size(1) != heads) {
     const auto times = heads / q.size(1);
     const auto within = at::arange(times, part->heads.options());
@@ -46,7 +46,7 @@ Inputs Inputs::with_all_heads() const {
 int64_t Inputs::output_heads() const {
   int64_t heads = 0;
   for (const auto& spec : kInputs)
-    if (const auto& x = this->*spec.member; x.defined()) heads = std::max(heads, x.size(1));
+    if (const auto& x = this->*spec.member; x.defined()) heads = std::max(heads, x.size(spec.head_axis()));
   return heads;
 }
 

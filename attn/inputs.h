@@ -27,7 +27,8 @@ struct Inputs {
   // Set only where a reference is given some of the batch entries and heads of a call.
   std::optional<Part> part = std::nullopt;
   at::Tensor g = {};  // [B,W,L], at most 0: the natural logarithm of the factor by which position l lets what is before it decay
-  at::Tensor beta = {};  // [B,W,L]: the step size with which position l changes the state, see attn/recurrent
+  at::Tensor beta = {};   // [B,W,L]: the step size with which position l changes the state, see attn/recurrent
+  at::Tensor sinks = {};  // [U]: a score of each head of the output that only the denominator of the softmax sees
 
   // Views of `length` positions, beginning with position `begin`, of every tensor that has positions, with the same mask: tokens
   // to decode, or a prefix. Needs key_len = query_len.
@@ -36,6 +37,9 @@ struct Inputs {
   // The same inputs with each head of every tensor repeated as often as heads of the output share it, so that all tensors have as
   // many heads. The result shares memory with this where nothing is repeated.
   Inputs with_all_heads() const;
+
+  // The sinks, or nothing where there are none.
+  std::optional<at::Tensor> sinks_if_any() const { return sinks.defined() ? std::optional(sinks) : std::nullopt; }
 
   // The number of heads of the output: the largest of the numbers that the tensors have.
   int64_t output_heads() const;

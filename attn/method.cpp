@@ -113,6 +113,10 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
     if (!can.packed) return label() + " takes no packed sequences";
     if (!is_call) return label() + ": decoding takes no packed sequences";
   }
+  const auto sinks =
+      std::find_if(can.inputs.begin(), can.inputs.end(), [](const InputSpec& spec) { return spec.member == &Inputs::sinks; });
+  if (problem.sinks && sinks == can.inputs.end()) return label() + " takes no sinks";
+  if (!problem.sinks && sinks != can.inputs.end() && sinks->required) return label() + " needs sinks";
   if (protocol == Protocol::forward_backward && !can.gradients) return label() + " has no gradients";
   if (!contains(can.dtypes, problem.dtype)) return label() + " does not take " + dtype_name(problem.dtype);
   if (problem.dtype == at::kHalf && !takes_float16(problem.device)) return label() + " takes float16 on CUDA only";
@@ -152,6 +156,8 @@ void AttentionMethod::check_tokens(const DecodingState& state, const Inputs& inp
   check("value_dim", tokens.value_dim, expected.value_dim);
   TORCH_CHECK_VALUE(tokens.pattern == expected.pattern, label(), ": tokens have the pattern ", tokens.pattern.text(),
                     ", expected ", expected.pattern.text(), " as in the decoding state");
+  TORCH_CHECK_VALUE(tokens.sinks == expected.sinks, label(), ": tokens have ", tokens.sinks ? "" : "no ", "sinks, expected ",
+                    expected.sinks ? "" : "no ", "sinks as in the decoding state");
   TORCH_CHECK_VALUE(tokens.dtype == expected.dtype && tokens.device == expected.device, label(), ": tokens are ",
                     dtype_name(tokens.dtype), " on ", c10::DeviceTypeName(tokens.device, true), ", but the decoding state is ",
                     dtype_name(expected.dtype), " on ", c10::DeviceTypeName(expected.device, true));

@@ -152,6 +152,10 @@ double Problem::output_bytes() const {
   return double(batch) * double(output_head_count()) * double(query_len) * double(value_dim) * element_bytes();
 }
 
+double Problem::sink_bytes() const {
+  return sinks ? double(output_head_count()) * double(c10::elementSize(dtype == at::kDouble ? at::kDouble : at::kFloat)) : 0;
+}
+
 at::ScalarType parse_dtype(const std::string& name) {
   for (const auto& [known, dtype] : kDtypes)
     if (name == known) return dtype;

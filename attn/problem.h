@@ -64,6 +64,7 @@ struct Problem {
   KeyLengthDistribution key_lengths;
   Pattern pattern;         // which keys a query sees by its distance from them
   PackedSequences packed;  // other than `none`, needs key_len = query_len and full key lengths
+  bool sinks = false;      // whether each head of the output has a sink: a score that only the denominator of the softmax sees
 
   // Throws c10::ValueError for an invalid field; the message names the field, its value and what was expected.
   void validate() const;
@@ -84,7 +85,8 @@ struct Problem {
   double key_bytes() const;
   double value_bytes() const;
   double output_bytes() const;
-  double input_bytes() const { return query_bytes() + key_bytes() + value_bytes(); }
+  double sink_bytes() const;
+  double input_bytes() const { return query_bytes() + key_bytes() + value_bytes() + sink_bytes(); }
   // The number of pairs (query, key) over all batch entries and heads, including those that the mask hides.
   double score_count() const { return double(batch) * double(output_head_count()) * double(query_len) * double(key_len); }
 };

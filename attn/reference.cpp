@@ -16,9 +16,12 @@ at::Tensor weights_of_pairs(const Inputs& inputs, const at::Tensor& rows, const 
   const auto logits = at::matmul(inputs.q.index_select(2, rows), zero_where(inputs.k, hidden_keys).transpose(2, 3)) * scale;
   // The weights of a row are relative to its largest visible logit, so that exp does not overflow. All weights of a row that sees
   // no key are zero; its total is replaced by one.
-  const auto max_logit = logits.detach().masked_fill(hidden, -1e300).amax(-1, /*keepdim=*/true);
+  const auto sinks = inputs.sinks.defined() ? std::optional(inputs.sinks.view({1, -1, 1, 1})) : std::nullopt;
+  auto max_logit = logits.detach().masked_fill(hidden, -1e300).amax(-1, /*keepdim=*/true);
+  if (sinks) max_logit = max_logit.maximum(sinks->detach());
   const auto weights = (logits - max_logit).masked_fill(hidden, -INFINITY).exp();
-  const auto total = weights.sum(-1, /*keepdim=*/true);
+  auto total = weights.sum(-1, /*keepdim=*/true);
+  if (sinks) total = total + (*sinks - max_logit).exp();
   return weights / at::where(total == 0, at::ones_like(total), total);
 }
 

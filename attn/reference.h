@@ -8,7 +8,8 @@
 namespace attn::reference {
 
 // The output rows of softmax(q kᵀ/√D + mask) v at the query positions `rows` (int64 [R]), as [B,H,R,M]. A row that sees no key is
-// zero. The inputs are float64.
+// zero. If there are sinks, the softmax of head h is over the scores and sinks[h], and then the sink's weight is left out. The
+// inputs are float64.
 at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows);
 
 // The same over the pairs that `visible` (bool, broadcastable to [B,H,R,L]) names, whatever the mask says of them.

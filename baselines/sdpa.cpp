@@ -110,7 +110,8 @@ class StatefulSdpa : public Sdpa {
     longer.key_len = longer.query_len = p.query_len + 1;
     auto cost = cached_step_cost(p, state_bytes(longer, longer.key_len));
     if (materialises_scores(p))
-      cost.peak_bytes += 3 * double(p.batch) * double(p.heads) * double(longer.key_len) * std::max(4.0, p.element_bytes());
+      cost.peak_bytes +=
+          3 * double(p.batch) * double(p.heads) * double(KeyValueCache::capacity_for(longer)) * std::max(4.0, p.element_bytes());
     return cost;
   }
 

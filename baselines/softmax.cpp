@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attn/implementations.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
 #include "attn/sparse/cache.h"
@@ -70,7 +71,8 @@ at::Tensor materialised_softmax(const Inputs& inputs) {
   const auto empty = mask.empty_rows(q.size(2), k.size(2), q.device(), hidden);
   hidden.reset();
   if (empty) scores.masked_fill_(*empty, 0);
-  const auto weights = at::softmax(scores, -1);
+  const auto weights =
+      inputs.sinks.defined() ? softmax_with_sinks(scores, inputs.sinks.view({1, -1, 1, 1})) : at::softmax(scores, -1);
   scores.reset();
   const auto values = zero_where(v, hidden_keys);
   return zero_where(mask.causal && mask.sees_all() ? causal_product(weights, values) : at::matmul(weights, values), empty);
@@ -79,7 +81,9 @@ at::Tensor materialised_softmax(const Inputs& inputs) {
 Cost materialised_softmax_cost(const Problem& p, bool backward) {
   const double scores = p.score_count();
   const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
-  const double matrix = scores * p.element_bytes();
+  // The scores with those of sinks are a matrix of their own, in the accumulator dtype as their weights.
+  const double sinks = p.sinks ? scores * double(c10::elementSize(accumulator_dtype(p.dtype))) : 0;
+  const double matrix = scores * p.element_bytes() + sinks;
   // A mask takes one byte per pair: [N,L] if it is only causal, [B,1,L] with key lengths, [B,N,L] with both.
   const double pairs = double(p.query_len) * double(p.key_len);
   const bool by_pair = p.causal || !p.pattern.is_all() || !p.packed.is_none();
@@ -100,6 +104,7 @@ Capabilities Softmax::capabilities() const {
   can.patterns = can.packed = true;
   can.decoding = true;
   can.steps_recompute_prefix = true;
+  can.inputs.push_back(find_input("sinks"));
   return can;
 }
 
@@ -139,8 +144,9 @@ at::Tensor Softmax::decode(DecodingState& state, const Inputs& token) {
   ran("aten/recomputed-prefix");
   absorb(state, token);
   const auto& prefix = static_cast<Prefix&>(state);
-  return materialised_softmax({prefix.q.rows(), prefix.k.rows(), prefix.v.rows(), {.causal = true}})
-      .narrow(2, state.position(), 1);
+  Inputs all{prefix.q.rows(), prefix.k.rows(), prefix.v.rows(), {.causal = true}};
+  all.sinks = token.sinks;
+  return materialised_softmax(all).narrow(2, state.position(), 1);
 }
 
 Capabilities CachedSoftmax::capabilities() const {
@@ -154,7 +160,8 @@ Cost CachedSoftmax::cost(const Problem& p, Protocol protocol) const {
   auto longer = p;
   longer.key_len = longer.query_len = p.query_len + 1;
   auto cost = cached_step_cost(p, state_bytes(longer, longer.key_len));
-  cost.peak_bytes += 2 * double(p.batch) * double(p.heads) * double(longer.key_len) * p.element_bytes();  // scores and weights
+  // Scores and weights of the keys that the token sees.
+  cost.peak_bytes += 2 * double(p.batch) * double(p.heads) * double(KeyValueCache::capacity_for(longer)) * p.element_bytes();
   return cost;
 }
 

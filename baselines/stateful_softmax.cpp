@@ -32,7 +32,7 @@ class StatefulSoftmax : public CachedSoftmax {
     ran("aten/preallocated-cache");
     absorb(state, token);
     const auto& cache = static_cast<KeyValueCache&>(state);
-    return attend_to_cache(token.q, cache.keys(), cache.values());
+    return attend_to_cache(token.q, cache.keys(), cache.values(), token.sinks_if_any());
   }
   std::unique_ptr<BoundStep> make_bound_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
                                              int64_t workers) const override {
@@ -80,7 +80,7 @@ class StatefulSoftmaxConcat : public CachedSoftmax {
     ran("aten/concatenated-cache");
     absorb(state, token);
     const auto& cache = static_cast<ConcatenatedCache&>(state);
-    return attend_to_cache(token.q, cache.k, cache.v);
+    return attend_to_cache(token.q, cache.k, cache.v, token.sinks_if_any());
   }
 };
 

@@ -23,14 +23,14 @@ const KernelFamily<CachedAttentionKernels, ImplementationRequest>& cached_attent
 }
 
 void attend(const CachedAttentionParams& p) {
-  float max = -INFINITY;
+  float max = p.sink;
   for (int64_t j = 0; j < p.key_len; ++j) {
     float score = 0;
     for (int64_t d = 0; d < p.head_dim; ++d) score += p.q[d] * p.k[j * p.head_dim + d];
     p.scores[j] = score * p.scale;
     max = std::max(max, p.scores[j]);
   }
-  float sum = 0;
+  float sum = p.sink == -INFINITY ? 0 : std::exp(p.sink - max);
   std::fill_n(p.output, p.value_dim, 0.0f);
   for (int64_t j = 0; j < p.key_len; ++j) {
     const float weight = std::exp(p.scores[j] - max);

@@ -14,10 +14,11 @@ struct CachedAttentionParams {
   const float* q;  // [head_dim]
   const float* k;  // [key_len, head_dim]
   const float* v;  // [key_len, value_dim]
-  float* output;   // [value_dim]: softmax(q kᵀ · scale) v
+  float* output;   // [value_dim]: softmax(q kᵀ · scale) v, whose denominator also has the sink
   float* scores;   // scratch memory for cached_attention_scratch(key_len) numbers
   int64_t key_len, head_dim, value_dim;
   float scale;
+  float sink = -__builtin_inff();  // a score without a value; −∞ for none
 };
 
 constexpr int64_t cached_attention_scratch(int64_t key_len) { return (key_len + 15) / 16 * 16; }

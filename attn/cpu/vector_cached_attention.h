@@ -30,7 +30,7 @@ class CachedAttention {
     for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(from + i);
   }
 
-  // Stores q·k_j · scale for every key, and returns the largest of them.
+  // Stores q·k_j · scale for every key, and returns the largest of them and of the sink.
   static float store_scores(const CachedAttentionParams& p) {
     int64_t j = 0;
     for (; j + 4 <= p.key_len; j += 4) {
@@ -58,12 +58,14 @@ class CachedAttention {
       const auto mask = lanes(p.key_len - j);
       largest = V::max(V::choose(mask, V::load(p.scores + j, mask), largest), largest);
     }
-    return V::largest(largest);
+    const float found = V::largest(largest);
+    return p.sink > found ? p.sink : found;
   }
 
-  // Replaces every score by e^(score − max), and returns their sum.
+  // Replaces every score by e^(score − max), and returns their sum, which has that of the sink as well.
   static float store_weights(const CachedAttentionParams& p, float max) {
     F total = V::zero();
+    if (p.sink > -__builtin_inff()) total = V::keep(V::exp_nonpositive(V::all(p.sink - max)), V::first(1));
     for (int64_t j = 0; j < p.key_len; j += V::kLanes) {
       const auto mask = lanes(p.key_len - j);
       const F weights = V::keep(V::exp_nonpositive(V::sub(V::load(p.scores + j, mask), V::all(max))), mask);

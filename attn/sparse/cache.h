@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,14 @@
 
 namespace attn {
 
-// softmax(q kᵀ/√D) v for the queries of one token, q [B,H,1,D], and all cached keys [B,G,T,D] and values [B,W,T,M], composed of
-// ATen operations.
-at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+// softmax(q kᵀ/√D) v for the queries of one token, q [B,H,1,D], and all cached keys [B,G,T,D] and values [B,W,T,M], with the
+// sinks [U] of the heads if there are any, composed of ATen operations.
+at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const std::optional<at::Tensor>& sinks = std::nullopt);
+
+// The softmax of scores [B,…,T] and, in each row, of one more score, which is broadcast from `sinks`, without the weight of that
+// one.
+at::Tensor softmax_with_sinks(const at::Tensor& scores, const at::Tensor& sinks);
 
 // The predicted cost of a decoding step that reads all cached keys and values once, without the memory of its scores.
 Cost cached_step_cost(const Problem& problem, double state_bytes);

@@ -22,6 +22,7 @@ class SparseSdpa : public SparseMethod {
     can.shared_heads = SharedHeads::read;
     can.causal_cross_attention = true;
     can.patterns = can.packed = can.decoding = can.windows_in_decoding = true;
+    can.inputs.push_back(find_input("sinks"));
     can.nan_reaches_its_rows_only = false;  // tiles with visible and hidden pairs multiply hidden values by zero
     return can;
   }
@@ -49,6 +50,7 @@ class SparseSdpa : public SparseMethod {
                                          .pattern = mask.pattern.text(),
                                          .key_lengths = mask.key_lengths,
                                          .cu_seqlens = mask.cu_seqlens,
+                                         .sinks = inputs.sinks_if_any(),
                                          .implementation = name}));
   }
 

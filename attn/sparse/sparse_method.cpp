@@ -20,8 +20,8 @@ ImplementationRequest SparseMethod::request_for(const Problem& p, bool gradients
 
 std::string SparseMethod::run(const Inputs& inputs) {
   const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
-  const auto* const implementation = implementations_.find(
-      {wanted_, q.scalar_type(), q.device().type(), q.size(3), v.size(3), records_gradients({q, k, v}), q.device().index()});
+  const auto* const implementation = implementations_.find({wanted_, q.scalar_type(), q.device().type(), q.size(3), v.size(3),
+                                                            records_gradients({q, k, v, inputs.sinks}), q.device().index()});
   ran(implementation ? "kernel/" + implementation->name() : "aten/materialised");
   return implementation ? implementation->name() : kComposedImplementation;
 }

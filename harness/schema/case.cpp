@@ -171,9 +171,10 @@ const std::vector<Field>& fields() {
        .description =
            "keys that a query sees by its distance from them: all; a window, also with the first k keys or with m global "
            "positions; multiples of a stride or of a dilation; or blocks (docs/patterns.md)",
-       .choices = {"all", "window:W", "window:W+first:k", "window:W+global:m", "global:m", "strided:l", "dilated:W/d",
-                   "block:B/c"},
+       .choices = {"all", "window:W", "window:W+first:k", "window:W+global:m", "global:m", "strided:l", "strided:sqrt",
+                   "dilated:W/d", "block:B/c"},
        .kind = AxisKind::size,
+       .compared = true,
        .since = 8,
        .before = "all"},
       {.name = "packed",
@@ -186,6 +187,15 @@ const std::vector<Field>& fields() {
        .kind = AxisKind::size,
        .since = 8,
        .before = "none"},
+      {.name = "sinks",
+       .role = axis,
+       .member = &Case::sinks,
+       .description =
+           "whether each head has a sink: a score, drawn from a standard normal distribution, that only the denominator of "
+           "its softmax sees",
+       .kind = AxisKind::size,
+       .since = 9,
+       .before = false},
       {.name = "inputs",
        .role = axis,
        .member = &Case::inputs,

@@ -34,6 +34,7 @@ struct Case {
   std::string key_lengths = "full";
   std::string pattern = "all";
   std::string packed = "none";
+  bool sinks = false;
   std::string inputs = "normal";
   double concentration = 1;
   double decay_positions = 20;

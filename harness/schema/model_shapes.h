@@ -14,6 +14,7 @@ struct ModelShape {
   std::string_view name;
   int64_t heads, kv_heads, value_heads, head_dim, value_dim;
   std::string_view pattern;  // for causal attention, as all of these models have it
+  bool sinks;                // whether each head has a learned sink
   std::string_view description;
   std::string_view source;
 };

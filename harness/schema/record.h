@@ -9,9 +9,9 @@
 
 namespace attnbench {
 
-// Records of version 6 are read as well; version 7 added the axes `kv_heads`, `value_heads` and `decay_positions`, and version 8
-// the axes `pattern`, `packed` and `ranks`.
-constexpr int64_t kSchemaVersion = 8, kOldestSchemaVersion = 6;
+// Records of version 6 are read as well; version 7 added the axes `kv_heads`, `value_heads` and `decay_positions`, version 8
+// the axes `pattern` and `packed`, and version 9 the axes `ranks` and `sinks`.
+constexpr int64_t kSchemaVersion = 9, kOldestSchemaVersion = 6;
 
 // `named_numbers` is a JSON object whose values are numbers, such as {"lsh_bucket_mean": 12.5}.
 enum class ColumnType { text, integer, number, boolean, numbers, named_numbers };

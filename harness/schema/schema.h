@@ -16,7 +16,7 @@ Json columns_json(const Json& diagnostics);
 // The default of a field. Null where the value must be given, follows another field or depends on the machine.
 Json default_json(const Field& field);
 
-// {"schema_version": 8,
+// {"schema_version": 9,
 //  "axes": [{"name", "type", "unit", "description", "choices", "default", "kind", "compared", "follows", "before"}, …],
 //  "columns": [{"name", "type", "unit", "group", "description"}, …],
 //  "training": {"axes": ["task", "method", …], "columns": [{"name", "type", "unit", "group", "description"}, …]},

@@ -24,7 +24,8 @@ constexpr Shape kShapes[] = {{2, 3, 300, 300, 64, 64}, {1, 5, 1, 1, 32, 32},    
 constexpr const char* kHardInputs[] = {"offset", "scaled", "outliers"};
 constexpr int64_t kHardInputsLength = 129;
 
-// Patterns of visible keys, which are verified in calls of as many positions. Most methods have none and skip them.
+// Patterns of visible keys, which are verified in calls of as many positions, as are sinks, alone and with a window. Most methods
+// have none and skip them.
 constexpr const char* kPatterns[] = {"window:20",  "window:16+first:3", "window:9+global:2",
                                      "strided:12", "dilated:5/4",       "block:16/3"};
 
@@ -33,12 +34,16 @@ constexpr const char* kPacked = "lengths:1,64,20,44";
 
 struct Contents {
   const char *inputs = "normal", *pattern = "all", *packed = "none";
+  bool sinks = false;
 };
 
 std::vector<Contents> contents_of(const VerifiedRow& row, const Shape& shape, const std::string& protocol, bool quick) {
   std::vector<Contents> all = {{}};
   const bool is_call = protocol == "forward" || protocol == "forward_backward";
-  if (!is_call || shape.query_len != kHardInputsLength) return all;
+  if (shape.query_len != kHardInputsLength) return all;
+  if (row.key_lengths != "0")
+    for (const auto* pattern : {"all", "window:20"}) all.push_back({.pattern = pattern, .sinks = true});
+  if (!is_call) return all;
   if (!quick && row.key_lengths != "0")
     for (const auto* inputs : kHardInputs) all.push_back({.inputs = inputs});
   if (row.key_lengths == "full") {
@@ -66,6 +71,7 @@ std::vector<Case> cases_of(const VerifiedRow& row, const std::string& device, bo
         c.inputs = contents.inputs;
         c.pattern = contents.pattern;
         c.packed = contents.packed;
+        c.sinks = contents.sinks;
         c.batch = c.packed == "none" ? shape.batch : 1;
         c.heads = shape.heads;
         c.kv_heads = shape.kv_heads;
@@ -115,11 +121,12 @@ Json VerifiedRow::failed_case() const {
 std::string VerifiedRow::verdict() const {
   for (const auto& record : records)
     if (record.text("outcome") == outcome::failed)
-      return fmt::format(
-          "{} at N={}, {}{}{}{}: {}", record.text("failure_kind"), record.get("query_len").dump(), record.text("protocol"),
-          record.text("inputs") == "normal" ? "" : fmt::format(", inputs {}", record.text("inputs")),
-          record.text("pattern") == "all" ? "" : fmt::format(", pattern {}", record.text("pattern")),
-          record.text("packed") == "none" ? "" : fmt::format(", packed {}", record.text("packed")), record.text("reason"));
+      return fmt::format("{} at N={}, {}{}{}{}{}: {}", record.text("failure_kind"), record.get("query_len").dump(),
+                         record.text("protocol"),
+                         record.text("inputs") == "normal" ? "" : fmt::format(", inputs {}", record.text("inputs")),
+                         record.text("pattern") == "all" ? "" : fmt::format(", pattern {}", record.text("pattern")),
+                         record.text("packed") == "none" ? "" : fmt::format(", packed {}", record.text("packed")),
+                         record.get("sinks") == true ? ", sinks" : "", record.text("reason"));
   if (unsupported()) return "unsupported: " + records.front().text("reason");
   return unverified() ? "unverified: the method has no reference; --like names one" : "agrees";
 }

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "attn/refusal.h"
 #include "harness/worker/methods/foreign_method.h"
@@ -17,6 +18,13 @@ namespace {
 
 // This is not a multiple of a usual chunk size, so that the last chunk is partial.
 constexpr int64_t kSmallLength = 300;
+
+// The pattern of a case. `strided:sqrt` has the stride that Sparse Transformers take: the square root of the number of keys,
+// rounded.
+attn::Pattern pattern_of(const Case& c) {
+  if (c.pattern != "strided:sqrt") return attn::Pattern::parse(c.pattern);
+  return {.kind = attn::Pattern::Kind::strided, .size = std::max<int64_t>(1, std::llround(std::sqrt(double(c.key_len))))};
+}
 
 attn::Problem problem_of(const Case& c) {
   attn::Problem p;
@@ -32,8 +40,9 @@ attn::Problem problem_of(const Case& c) {
   p.device = c10::Device(c.device).type();
   p.causal = c.causal;
   p.key_lengths = attn::KeyLengthDistribution::parse(c.key_lengths);
-  p.pattern = attn::Pattern::parse(c.pattern);
+  p.pattern = pattern_of(c);
   p.packed = attn::PackedSequences::parse(c.packed);
+  p.sinks = c.sinks;
   return p;
 }
 

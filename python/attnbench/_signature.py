@@ -11,7 +11,7 @@ from typing import Any
 TENSORS = ("q", "k", "v")
 # Tensors beside these that a parameter without a default, or with the default None, stands for: the
 # rows of kInputs in attn/input_spec.h after v. The worker checks that the names are the same.
-FURTHER_TENSORS = ("g", "beta")
+FURTHER_TENSORS = ("g", "beta", "sinks")
 MASKS = ("causal", "key_lengths")
 # Further masks that a parameter without a default, or with this one, stands for.
 FURTHER_MASKS = {"pattern": "all", "cu_seqlens": None}

@@ -169,6 +169,58 @@ TEST_P(Decoding, WindowsAreDecodedBeyondTheirCache) {
                   "tokens have the pattern all, expected window:5+global:2");
 }
 
+// A step reads, and has scores for, the keys that its window leaves it.
+TEST_P(Decoding, AWindowCostsWhatATokenSees) {
+  if (!method->capabilities().windows_in_decoding) return;
+  for (const auto dtype : dtypes()) {
+    auto p = problem(dtype, 2000);
+    const auto all = method->cost(p, Protocol::decode);
+    p.pattern = Pattern::parse("window:16");
+    const auto window = method->cost(p, Protocol::decode);
+    EXPECT_LT(window.peak_bytes, all.peak_bytes / 50) << dtype_name(dtype);
+    EXPECT_NEAR(window.flops / all.flops, 16. / 2001, 1e-9);
+  }
+}
+
+// Every step is given the sinks, with windows if the method decodes them.
+TEST_P(Decoding, SinksAreInEveryStep) {
+  auto p = problem();
+  p.sinks = true;
+  if (const auto reason = method->why_unsupported(p, Protocol::decode)) {
+    EXPECT_CONTAINS(*reason, "takes no sinks");
+    return;
+  }
+  if (method->capabilities().shared_heads == SharedHeads::read) {
+    p.heads = 6;
+    p.value_heads = 3;
+    p.kv_heads = 3;
+  }
+  for (const auto* pattern : {"all", "window:9"})
+    for (const auto dtype : dtypes()) {
+      SCOPED_TRACE(std::string(pattern) + " " + dtype_name(dtype));
+      p.pattern = Pattern::parse(pattern);
+      p.dtype = dtype;
+      if (method->why_unsupported(p, Protocol::decode)) continue;
+      const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
+      ASSERT_EQ(inputs.sinks.numel(), p.output_head_count());
+      const auto reference = method->reference(in_float64(inputs).with_all_heads(), at::arange(p.query_len));
+      const at::NoGradGuard no_grad;
+      const auto state = method->begin_decoding(p);
+      expect_close(method->prefill(*state, inputs.tokens(0, 20)), reference.narrow(2, 0, 20), method->error_tolerance(dtype),
+                   "prefill");
+      for (int64_t i = 20; i < p.query_len; ++i)
+        expect_close(step(*method, *state, inputs, i), reference.narrow(2, i, 1), method->error_tolerance(dtype),
+                     "token " + std::to_string(i));
+      EXPECT_EQ(double(state->bytes()), method->state_bytes(p, p.query_len));
+    }
+  p.pattern = {};
+  const auto state = method->begin_decoding(p);
+  auto token = make_inputs(*method, p, Protocol::forward, 1).tokens(0, 1);
+  token.sinks.reset();
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { method->step(*state, token); }),
+                  "tokens have no sinks, expected sinks as in the decoding state");
+}
+
 TEST_P(Decoding, StatesAreIndependentOfEachOther) {
   const auto p = problem();
   const auto a = make_inputs(*method, p, Protocol::forward, 1), b = make_inputs(*method, p, Protocol::forward, 2);
@@ -194,7 +246,8 @@ TEST_P(Decoding, BoundStepsAreSteps) {
   if (!bound) return;  // TheMethodsOfFastDecodersHaveBoundSteps says which methods must have one
   for (int64_t i = 0; i < p.query_len; ++i) {
     const auto here = inputs.tokens(i, 1);
-    for (const auto& spec : method->inputs()) (token.*spec.member).copy_(here.*spec.member);
+    for (const auto& spec : method->inputs())
+      if (spec.is_part_of(p)) (token.*spec.member).copy_(here.*spec.member);
     bound->run(3, 4, 1);
     bound->run(0, 3, 0);
     bound->finish();

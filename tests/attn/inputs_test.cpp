@@ -25,9 +25,11 @@ Inputs numbered() {
 TEST(InputsOfAMethod, TokensAreViewsOfEveryTensor) {
   auto inputs = numbered();
   inputs.beta = -inputs.g;
+  inputs.sinks = at::ones({2});
   const auto part = inputs.tokens(1, 3);
   for (const auto& spec : kInputs) {
-    EXPECT_TRUE(at::equal(part.*spec.member, (inputs.*spec.member).narrow(2, 1, 3))) << spec.name;
+    const auto& whole = inputs.*spec.member;
+    EXPECT_TRUE(at::equal(part.*spec.member, spec.position_axis() < 0 ? whole : whole.narrow(2, 1, 3))) << spec.name;
     EXPECT_TRUE((part.*spec.member).is_alias_of(inputs.*spec.member)) << spec.name;
   }
   EXPECT_TRUE(part.mask.causal);
@@ -116,6 +118,43 @@ TEST(InputsOfAMethod, RepeatSharedHeads) {
   EXPECT_EQ(p.output_head_count(), 4);
   EXPECT_EQ(p.head_groups(), 2);
   EXPECT_TRUE(p.heads_are_shared());
+}
+
+TEST(InputSpec, SinksAreOfTheHeadsOfTheOutput) {
+  const auto& spec = find_input("sinks");
+  Problem p;
+  p.heads = 2;
+  p.value_heads = 6;
+  p.dtype = at::kBFloat16;
+  EXPECT_EQ(spec.sizes(p), std::vector<int64_t>{6});
+  EXPECT_EQ(spec.dtype(at::kBFloat16), at::kFloat);
+  EXPECT_FALSE(spec.has_batch());
+  EXPECT_EQ(spec.head_axis(), 0);
+  EXPECT_EQ(spec.position_axis(), -1);
+  EXPECT_FALSE(spec.is_part_of(p));
+  const auto bytes = p.input_bytes();
+  p.sinks = true;
+  EXPECT_TRUE(spec.is_part_of(p));
+  EXPECT_EQ(p.input_bytes() - bytes, spec.bytes(p));
+
+  const auto method = make_method("softmax");
+  const auto refusal = [&](const at::Tensor& sinks) {
+    auto inputs = numbered();
+    inputs.g.reset();
+    inputs.sinks = sinks;
+    EXPECT_EQ(inputs.output_heads(), 2);
+    return message_of<c10::ValueError>([&] { method->forward(inputs); });
+  };
+  EXPECT_CONTAINS(refusal(at::zeros({2, 1})), "sinks has shape [2, 1], expected [heads]");
+  EXPECT_CONTAINS(refusal(at::zeros({2}, at::kDouble)), "sinks is float64, expected float32 beside q in float32");
+  auto inputs = numbered();
+  inputs.g.reset();
+  inputs.sinks = at::zeros({3});
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { method->forward(inputs); }), "sinks has heads 3, expected 2");
+  inputs.sinks = at::full({2}, -1e9);  // the same as none
+  const auto output = method->forward(inputs);
+  inputs.sinks.reset();
+  EXPECT_TRUE(at::equal(output, method->forward(inputs)));
 }
 
 TEST(InputSpec, AnOptionalTensorMayBeUndefined) {

@@ -51,14 +51,24 @@ void KeyValueCache::append(const Inputs& tokens) {
   tokens_ += count;
 }
 
-at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor softmax_with_sinks(const at::Tensor& scores, const at::Tensor& sinks) {
+  auto sizes = scores.sizes().vec();
+  sizes.back() = 1;
+  const auto weights = at::softmax(at::cat({scores, sinks.expand(sizes)}, -1), -1);  // in the wider of both dtypes
+  return weights.narrow(-1, 0, scores.size(-1)).to(scores.scalar_type());
+}
+
+at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const std::optional<at::Tensor>& sinks) {
   Inputs all{q, k, v};
   const auto batch = q.size(0), heads = all.output_heads();
   // Where heads share keys and values alike, the queries of a group are rows of one product, which needs no copies of the cache.
   if (v.size(1) != k.size(1) || q.size(1) != heads) all = all.with_all_heads();
   const auto groups = all.k.size(1);
   const auto rows = all.q.reshape({batch, groups, heads / groups, q.size(3)}) / std::sqrt(double(q.size(3)));
-  const auto weights = at::softmax(at::matmul(rows, all.k.transpose(2, 3)), -1);
+  auto weights = at::matmul(rows, all.k.transpose(2, 3));
+  if (sinks) weights = softmax_with_sinks(weights, sinks->view({1, groups, heads / groups, 1}));
+  else weights = at::softmax(weights, -1);
   return at::matmul(weights, all.v).view({batch, heads, 1, v.size(3)});
 }
 
@@ -94,8 +104,10 @@ class BoundCacheStep : public BoundStep {
       // Heads that share keys write the same numbers, each before it reads them.
       std::copy_n(row(token_.k), head_dim, k + place * head_dim);
       std::copy_n(row(token_.v), value_dim, v + place * value_dim);
+      const auto& sinks = token_.sinks;
+      const auto sink = sinks.defined() ? sinks.const_data_ptr<float>()[index % heads * sinks.stride(0)] : -INFINITY;
       kernels_.attend(
-          {row(token_.q), k, v, row(output_), scores, size, head_dim, value_dim, float(1 / std::sqrt(double(head_dim)))});
+          {row(token_.q), k, v, row(output_), scores, size, head_dim, value_dim, float(1 / std::sqrt(double(head_dim))), sink});
     }
   }
   const std::string& implementation() const override { return implementation_; }
@@ -119,13 +131,14 @@ std::unique_ptr<BoundStep> KeyValueCache::bind(const Inputs& token, const at::Te
 
 KeyValueCache::Step KeyValueCache::step(const Inputs& token, const std::string& implementation) {
   auto output = at::empty({token.q.size(0), token.output_heads(), 1, token.v.size(3)}, token.q.options());
-  const Inputs rows{cpu::with_dense_rows(token.q), cpu::with_dense_rows(token.k), cpu::with_dense_rows(token.v)};
+  Inputs rows{cpu::with_dense_rows(token.q), cpu::with_dense_rows(token.k), cpu::with_dense_rows(token.v)};
+  rows.sinks = token.sinks;
   const auto workers = cpu::step_workers(bytes());
   const auto bound =
       implementation == kComposedImplementation || output.numel() == 0 ? nullptr : bind(rows, output, workers, implementation);
   if (!bound) {
     append(token);
-    return {attend_to_cache(token.q, keys(), values()), "aten/cache"};
+    return {attend_to_cache(token.q, keys(), values(), token.sinks_if_any()), "aten/cache"};
   }
   cpu::run_step(*bound, output.size(0) * output.size(1), workers);
   count_token();

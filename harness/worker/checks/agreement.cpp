@@ -124,7 +124,7 @@ Agreement compare_excerpt(const attn::AttentionMethod& method, const Excerpt& ex
     grad_output = selection.select_from(inputs.grad_output).index_select(2, excerpt.rows).to(at::kDouble);
     for (const auto& spec : method.inputs())
       if (const auto& gradient = results.gradients.*spec.member; gradient.defined())
-        compared.gradients.*spec.member = selection.select_from(gradient);
+        compared.gradients.*spec.member = selection.select_from(gradient, spec);
   }
   const auto reference = reference_of(method, excerpt.inputs, excerpt.rows, grad_output);
   Compared changed;

@@ -66,8 +66,11 @@ bool compare_rows(const attn::AttentionMethod& method, const CallInputs& inputs,
     for (int64_t h = 0; h < output.size(1); ++h) {
       attn::Inputs head;
       for (const auto& spec : attn::kInputs)
-        if (const auto& x = inputs.*spec.member; x.defined())
-          head.*spec.member = x.narrow(0, b, 1).narrow(1, h * x.size(1) / output.size(1), 1).to(at::kDouble);
+        if (auto x = inputs.*spec.member; x.defined()) {
+          if (spec.has_batch()) x = x.narrow(0, b, 1);
+          const auto axis = spec.head_axis();
+          head.*spec.member = x.narrow(axis, h * x.size(axis) / output.size(1), 1).to(at::kDouble);
+        }
       const auto entry = at::full({1}, b, rows.options());
       head.mask = inputs.mask.select(entry);
       head.part = attn::Part{entry, at::full({1}, h, rows.options()), output.size(1)};

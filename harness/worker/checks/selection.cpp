@@ -68,6 +68,10 @@ at::Tensor Selection::select_from(const at::Tensor& x) const {
   return x.index({batch.view({-1, 1}), heads_of(x.size(1)).view({1, -1})});
 }
 
+at::Tensor Selection::select_from(const at::Tensor& x, const attn::InputSpec& spec) const {
+  return spec.has_batch() ? select_from(x) : x.index_select(spec.head_axis(), heads_of(x.size(spec.head_axis())));
+}
+
 CallInputs restrict_gradient(const CallInputs& inputs, const Selection& selection) {
   CallInputs restricted = inputs;
   if (!inputs.grad_output.defined()) return restricted;
@@ -81,7 +85,8 @@ CallInputs restrict_gradient(const CallInputs& inputs, const Selection& selectio
 std::vector<Excerpt> excerpts(const CallInputs& inputs, const Results& results, const Selection& selection) {
   attn::Inputs whole;
   for (const auto& spec : attn::kInputs)
-    if (const auto& x = inputs.*spec.member; x.defined()) whole.*spec.member = selection.select_from(x.detach()).to(at::kDouble);
+    if (const auto& x = inputs.*spec.member; x.defined())
+      whole.*spec.member = selection.select_from(x.detach(), spec).to(at::kDouble);
   whole.mask = inputs.mask.select(selection.batch);
   const auto batch = inputs.q.size(0), heads = inputs.q.size(1);
   if (selection.batch.numel() < batch || selection.groups.numel() < selection.group_count)

@@ -36,8 +36,9 @@ struct Selection {
   int64_t count() const { return batch.numel() * heads_of(output_heads).numel() * rows.numel(); }
   // The indices of the heads of the selected groups, among the heads of a tensor with so many.
   at::Tensor heads_of(int64_t heads) const;
-  // The selected batch entries and heads of x [B,heads,…], with all rows.
+  // The selected batch entries and heads of x [B,heads,…], with all rows, or of the tensor with this declaration.
   at::Tensor select_from(const at::Tensor& x) const;
+  at::Tensor select_from(const at::Tensor& x, const attn::InputSpec& spec) const;
 };
 
 // Returns the same inputs with a gradient of the output that is zero outside the selection. The gradients then depend on the

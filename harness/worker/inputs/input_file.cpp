@@ -267,7 +267,7 @@ std::string InputFile::digest() const {
 
 void InputFile::check(const attn::Problem& p) const {
   // All tensors are compared axis by axis, so that the message names the first axis of a case that does not fit.
-  for (const auto letter : std::string("BHGWNLDM"))
+  for (const auto letter : std::string("BHGWUNLDM"))
     for (const auto& [spec, tensor] : stored_)
       for (size_t axis = 0; axis < tensor.sizes.size(); ++axis) {
         if (spec.shape[axis] != letter) continue;
@@ -287,8 +287,8 @@ attn::Inputs InputFile::read(const attn::Problem& p) const {
   File file(path_);
   attn::Inputs inputs;
   for (const auto& [spec, stored] : stored_) {
-    const auto wanted = spec.sizes(p);
-    const auto& sizes = stored.sizes;
+    auto wanted = spec.sizes(p), sizes = stored.sizes;
+    if (!spec.has_batch()) wanted.insert(wanted.begin(), 1), sizes.insert(sizes.begin(), 1);
     bool fits = true;
     for (size_t axis = 0; axis < sizes.size(); ++axis)
       fits = fits && (axis < 3 ? sizes[axis] >= wanted[axis] : sizes[axis] == wanted[axis]);
@@ -300,12 +300,12 @@ attn::Inputs InputFile::read(const attn::Problem& p) const {
       head_elements *= uint64_t(sizes[axis]);
       wanted_elements *= uint64_t(wanted[axis]);
     }
-    for (int64_t b = 0; b < p.batch; ++b)
+    for (int64_t b = 0; b < wanted[0]; ++b)
       for (int64_t h = 0; h < wanted[1]; ++h)
         file.read(stored.offset + uint64_t(b * sizes[1] + h) * head_elements * x.element_size(), x[b][h].mutable_data_ptr(),
                   wanted_elements * x.element_size(), spec.name);
     check_finite(path_, spec.name, x);
-    inputs.*spec.member = x;
+    inputs.*spec.member = spec.has_batch() ? x : x.select(0, 0);
   }
   return inputs;
 }

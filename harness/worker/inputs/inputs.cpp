@@ -179,6 +179,10 @@ InputSource InputSource::of(const Case& c, std::vector<attn::InputSpec> tensors,
   InputSource source;
   source.concentration = c.concentration;
   source.decay_positions = c.decay_positions;
+  // Without sinks none are read from a file, and with them a file must hold them.
+  const auto is_sinks = [](const attn::InputSpec& spec) { return spec.member == &attn::Inputs::sinks; };
+  if (!c.sinks) std::erase_if(tensors, is_sinks);
+  for (auto& spec : tensors) spec.required = spec.required || is_sinks(spec);
   source.tensors = std::move(tensors);
   if (c.inputs.starts_with(kFile))
     source.file = std::make_shared<InputFile>(find_in_folders(context.folders, c.inputs.substr(kFile.size())), source.tensors);
@@ -209,7 +213,7 @@ CallInputs drawn_inputs(const attn::Problem& p, uint64_t seed, const InputSource
                                            [&](const attn::InputSpec& spec) { return is_first_of_keys(spec, p); });
   if (!values_are_keys) inputs.v = finished(draw_values(p, p.value_head_count(), p.key_len, seed, v_draw), v_draw);
   for (const auto& spec : source.tensors)
-    if (auto& x = inputs.*spec.member; !x.defined() && !is_first_of_keys(spec, p))
+    if (auto& x = inputs.*spec.member; !x.defined() && spec.is_part_of(p) && !is_first_of_keys(spec, p))
       x = to_dtype_and_device(p, spec, draw_further(p, spec, seed, source));
   inputs.ill_conditioned = distribution == InputDistribution::offset || distribution == InputDistribution::scaled ||
                            distribution == InputDistribution::outliers;

@@ -73,6 +73,7 @@ Json problem_json(const attn::Problem& p, attn::Protocol protocol) {
           {"causal", p.causal},
           {"pattern", p.pattern.text()},
           {"packed", p.packed.text()},
+          {"sinks", p.sinks},
           {"protocol", attn::protocol_name(protocol)}};
 }
 
@@ -194,7 +195,8 @@ std::optional<std::string> PythonMethod::why_unsupported(const attn::Problem& pr
 // Without a formula of the function, these are lower bounds: every input is read and every result is written.
 attn::Cost PythonMethod::cost(const attn::Problem& p, attn::Protocol protocol) const {
   auto bytes = p.output_bytes();
-  for (const auto& spec : inputs_) bytes += spec.bytes(p);
+  for (const auto& spec : inputs_)
+    if (spec.is_part_of(p)) bytes += spec.bytes(p);
   attn::Cost cost;
   cost.flops = std::nan("");
   if (protocol == attn::Protocol::decode) {

@@ -120,6 +120,8 @@ class Reference:
                 return torch.randn(1, heads, *size, dtype=torch.float64, generator=generator).to(device)
             if tensor is None:
                 return None
+            if tensor.dim() == 1:  # a number of each head
+                return tensor[:1] * torch.rand(heads, dtype=torch.float64, generator=generator).to(device)
             ones = [1] * (tensor.dim() - 2)
             factors = torch.rand(1, heads, *ones, dtype=torch.float64, generator=generator)
             return tensor[:1, :1, :key_len] * factors.to(device)
@@ -132,5 +134,6 @@ class Reference:
         with torch.no_grad():
             made = {name: several_heads(name, tensor) for name, tensor in tensors.items()}
             together = self._rows_of_reference(made, masks, rows, indices, heads)
-            last = {name: tensor if tensor is None else tensor[:, -1:] for name, tensor in made.items()}
+            last = {name: tensor if tensor is None else tensor[-1:] if tensor.dim() == 1 else tensor[:, -1:]
+                    for name, tensor in made.items()}  # fmt: skip
             return together[:, -1:], self._rows_of_reference(last, masks, rows, indices[-1:], heads)

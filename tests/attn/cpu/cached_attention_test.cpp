@@ -30,6 +30,16 @@ TEST(CachedAttention, IsSoftmaxAttentionForEveryInstructionSet) {
           EXPECT_LE((output.narrow(0, 0, value_dim) - expected).abs().max().item<double>(), 1e-5);
           EXPECT_EQ(output[value_dim].item<float>(), 7);
           EXPECT_EQ(scores[-1].item<float>(), 7);
+          // A sink takes weight from all keys, also where it is the largest of all scores by far.
+          for (const float sink : {-2.0f, 1.5f, 30.0f}) {
+            kernels.attend({q.const_data_ptr<float>(), k.const_data_ptr<float>(), v.const_data_ptr<float>(),
+                            output.mutable_data_ptr<float>(), scores.mutable_data_ptr<float>(), length, head_dim, value_dim, 0.7f,
+                            sink});
+            const auto logits = at::mv(k.to(at::kDouble), q.to(at::kDouble)) * double(0.7f);
+            const auto all = at::softmax(at::cat({logits, at::full({1}, double(sink), at::kDouble)}), 0).narrow(0, 0, length);
+            const auto difference = (output.narrow(0, 0, value_dim) - at::mv(v.to(at::kDouble).t(), all)).abs().max();
+            EXPECT_LE(difference.item<double>(), 1e-5) << sink;
+          }
         }
   }
 }

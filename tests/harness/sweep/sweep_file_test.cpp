@@ -247,7 +247,8 @@ TEST(SweepErrors, UnknownKeysAreErrorsThatSuggestTheNearestKey) {
       refusal(axes("  querylen = 512")),
       ":3:3: unknown key 'querylen' in [axes]; did you mean 'query_len'?; known: method, device, dtype, protocol, batch, heads, "
       "kv_heads, value_heads, "
-      "query_len, key_len, head_dim, value_dim, causal, key_lengths, pattern, packed, inputs, concentration, decay_positions, "
+      "query_len, key_len, head_dim, value_dim, causal, key_lengths, pattern, packed, sinks, inputs, concentration, "
+      "decay_positions, "
       "threads, ranks, "
       "cache, "
       "allocation, graph, "

@@ -156,7 +156,7 @@ def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
     documented = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
     hidden = {"--injected-slowdown-percent"}  # a test hook
-    others = {"--causal", "--graph", "--format", "--verbose", "--help", "--baseline", "--plugin", "--like", "--forked", "--shape"}
+    others = {"--causal", "--sinks", "--graph", "--format", "--verbose", "--help", "--baseline", "--plugin", "--like", "--forked", "--shape"}
     assert documented == set(OPTIONS) - hidden | others
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]

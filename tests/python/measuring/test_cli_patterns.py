@@ -1,5 +1,7 @@
 """Tests of the axis `pattern`: which keys a query sees by its distance from them."""
 
+import math
+
 import pytest
 from conftest import records_in
 
@@ -85,6 +87,39 @@ def test_a_sweep_varies_the_pattern_and_may_name_a_baseline_without_one(attnbenc
     assert "window:16" in table and "strided:8" in table
 
 
+def test_the_stride_may_be_the_square_root_of_the_length(attnbench):
+    """The exponents of the visible pairs are those that analyses of the sweep `patterns` are to show: about 1 of a window, and 1.5
+    of a stride of √N."""
+
+    def flops(pattern, length):
+        case = ("sparse-sdpa", f"--query-len={length}", "--causal", f"--pattern={pattern}")
+        return record_of(attnbench, *case)["flops"]
+
+    assert flops("strided:sqrt", 1000) == flops("strided:32", 1000) != flops("strided:31", 1000)
+
+    def exponent(pattern):
+        return math.log(flops(pattern, 4096) / flops(pattern, 1024), 4)
+
+    assert exponent("strided:sqrt") == pytest.approx(1.5, abs=0.1)
+    assert exponent("window:64") == pytest.approx(1, abs=0.1)
+    record = record_of(attnbench, "sparse-sdpa", "--query-len=200", "--pattern=strided:sqrt", "--protocol=forward_backward")
+    assert record["pattern"] == "strided:sqrt" and record["outcome"] == "measured"
+
+
+def test_sinks_are_measured_and_refused_where_there_are_none(attnbench):
+    for method, protocol in (("sparse-sdpa", "forward_backward"), ("softmax", "forward"), ("stateful-softmax", "decode")):
+        record = record_of(attnbench, method, "--query-len=64", "--causal", "--sinks", f"--protocol={protocol}", "--dtype=bfloat16")
+        assert record["outcome"] == "measured" and record["sinks"] is True, record["reason"]
+    skipped = record_of(attnbench, "sdpa", "--query-len=64", "--sinks")
+    assert (skipped["outcome"], skipped["reason"]) == ("skipped", "sdpa takes no sinks")
+    assert record_of(attnbench, "sdpa", "--query-len=64")["sinks"] is False
+
+
+def test_the_quality_of_sinks_compares_with_softmax_attention_that_has_them(attnbench):
+    record = record_of(attnbench, "sparse-sdpa", "--query-len=128", "--sinks")
+    assert record["quality_row_error_p95"] < 1e-5
+
+
 def test_packed_sequences_cost_their_own_pairs(attnbench):
     record = record_of(attnbench, "sparse-sdpa", "--query-len=1024", "--causal", "--packed=lengths:24,1000")
     one = record_of(attnbench, "sparse-sdpa", "--query-len=1024", "--causal")
@@ -113,12 +148,15 @@ def test_wrong_packed_sequences_are_an_error_that_names_them(attnbench, packed, 
 def test_a_shape_sets_the_axes_of_a_model_and_options_change_them(attnbench):
     shape = next(s for s in attnbench.json("list", "shapes") if s["name"] == "gpt-oss")
     assert shape["source"].startswith("transformers ")
-    axes = {name: shape[name] for name in ("heads", "kv_heads", "value_heads", "head_dim", "value_dim", "pattern")}
+    axes = {name: shape[name] for name in ("heads", "kv_heads", "value_heads", "head_dim", "value_dim", "pattern", "sinks")}
+    assert axes["sinks"] is True
     # --shape is read first wherever it stands.
     record = attnbench.json(
         "measure", "sparse-sdpa", "--heads=16", "--shape=gpt-oss", "--query-len=64", "--causal", "--time-budget-s=0.02"
     )
     assert {name: record[name] for name in axes} == axes | {"heads": 16}
+    plain = attnbench.json("measure", "sdpa", "--shape=gpt-oss", "--sinks=false", "--query-len=64", "--causal", "--time-budget-s=0.02")
+    assert plain["outcome"] == "measured" and plain["sinks"] is False
     failed = attnbench("measure", "sparse-sdpa", "--shape=gpt-4", code=2)
     assert "--shape = 'gpt-4', expected one of paper, qwen3.5" in failed.stderr
 

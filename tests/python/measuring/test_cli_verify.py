@@ -272,10 +272,10 @@ def test_progress_on_a_terminal_rewrites_one_line(attnbench):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_prints_the_rows_verified_so_far(attnbench, workers, number):
-    # The first two rows have 34 cases, with those of patterns and of packed sequences, and 18; the third stays incomplete. The
+    # The first two rows have 38 cases, with those of patterns, sinks and packed sequences, and 22; the third stays incomplete. The
     # driver has a second to read the answers before the test looks for `sleep 300`.
     worker = workers.make(
-        verify=f"for i in $(seq 1 53); do {AGREES}; done; sleep 1; exec sleep 300"
+        verify=f"for i in $(seq 1 61); do {AGREES}; done; sleep 1; exec sleep 300"
     )
     attnbench = attnbench.with_worker(worker)
     with attnbench.running("verify", "linear", "--format", "csv") as driver:

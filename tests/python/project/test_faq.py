@@ -92,7 +92,7 @@ def make_unfinished_build(folder):
 BEFORE = {
     "The folder has records of another build": measured_elsewhere,
     "The machine was restarted in between": lambda folder: change_lines(folder / "first/processes.jsonl", boot="another"),
-    "Records of a newer version": lambda folder: change_records(folder / "first", schema_version=9),
+    "Records of a newer version": lambda folder: change_records(folder / "first", schema_version=10),
     "Disturbed, suspect and implausible": make_doubtful,
     "There is no GPU": make_gpu_build,
     "The module for methods in Python has not been built": make_unfinished_build,

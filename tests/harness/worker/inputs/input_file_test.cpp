@@ -54,7 +54,8 @@ Qkv some_tensors(at::ScalarType dtype = at::kFloat) {
 }
 
 // A file that also holds another tensor and a description, as files of models do.
-std::string safetensors_of(const Qkv& tensors, const std::string& dtype = "F32", const at::Tensor& g = {}) {
+std::string safetensors_of(const Qkv& tensors, const std::string& dtype = "F32", const at::Tensor& further = {},
+                           const char* name_of_further = "g") {
   Json header = {{"__metadata__", {{"model", "none"}}}};
   std::string data;
   const auto add = [&](const char* name, const at::Tensor& x, const std::string& type) {
@@ -66,7 +67,7 @@ std::string safetensors_of(const Qkv& tensors, const std::string& dtype = "F32",
   add("v", tensors.v, dtype);
   add("q", tensors.q, dtype);
   add("k", tensors.k, dtype);
-  if (g.defined()) add("g", g, "F32");
+  if (further.defined()) add(name_of_further, further, "F32");
   return safetensors_of(header.dump(), data);
 }
 
@@ -292,6 +293,29 @@ TEST(InputFile, HoldsFurtherTensorsByName) {
   const auto longer = folder.write("long.safetensors", safetensors_of(tensors, "F32", at::randn({2, 3, 5})));
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { InputFile(longer, specs).check(p); }),
                   "key_len: g is [2, 3, 5], but 9 positions are needed");
+}
+
+// A case with sinks takes them from the file, which must hold them; a case without sinks leaves them there.
+TEST(InputFile, HoldsSinksOfTheHeadsOfTheOutput) {
+  const TempFolder folder;
+  const auto tensors = some_tensors();
+  auto specs = attn::query_key_value();
+  specs.push_back(attn::find_input("sinks"));
+  auto p = problem_of_tensors(tensors);
+  const auto sinks = at::randn({p.heads});
+  const auto path = folder.write("sinks.safetensors", safetensors_of(tensors, "F32", sinks, "sinks")),
+             without = folder.write("a.safetensors", safetensors_of(tensors));
+  Case c;
+  c.inputs = "file:" + path;
+  EXPECT_FALSE(make_inputs(p, 0, InputSource::of(c, specs)).sinks.defined());
+  c.sinks = p.sinks = true;
+  EXPECT_TRUE(at::equal(make_inputs(p, 0, InputSource::of(c, specs)).sinks, sinks));
+  c.inputs = "file:" + without;
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { InputSource::of(c, specs); }), "no tensor has the name 'sinks'");
+  const auto longer = folder.write("more.safetensors", safetensors_of(tensors, "F32", at::randn({p.heads + 1}), "sinks"));
+  c.inputs = "file:" + longer;
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { InputSource::of(c, specs).file->check(p); }),
+                  "the largest number of heads = 3, but sinks is [4]");
 }
 
 TEST(InputSource, ConcentrationMultipliesQAlone) {
