@@ -147,9 +147,12 @@ std::optional<Crossover> pair_of(const Series& one, const Series& other, const s
     if (!find_axis(axis)->compared) return std::nullopt;
     pair.differs.push_back(axis);
   }
-  // A difference between two methods on two devices could be due to either.
-  const bool methods_differ = std::count(pair.differs.begin(), pair.differs.end(), "method") > 0;
-  if (methods_differ && pair.differs.size() > 1) return std::nullopt;
+  // A difference between two methods on two devices could be due to either. Full attention is compared with what computes fewer
+  // pairs, whatever computes it.
+  const auto differ_in = [&](const char* axis) { return std::count(pair.differs.begin(), pair.differs.end(), axis) > 0; };
+  const auto is_full = [](const Series& series) { return series.setting.at("pattern") == "all"; };
+  const bool by_pattern = pair.differs.size() == 2 && differ_in("pattern") && (is_full(one) || is_full(other));
+  if (differ_in("method") && pair.differs.size() > 1 && !by_pattern) return std::nullopt;
   return pair;
 }
 

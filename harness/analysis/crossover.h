@@ -58,7 +58,8 @@ struct Crossover {
   const Series& loser() const { return &winner() == one ? *other : *one; }
 };
 
-// All pairs that differ in the method alone or in other compared axes alone, and have at least two lengths in common. `methods`
+// All pairs that differ in the method alone, in other compared axes alone, or in the method and the pattern where one sees all
+// keys, and that have at least two lengths in common. `methods`
 // is the array that the worker's command `describe` returns. The result points to elements of `series`.
 std::vector<Crossover> crossovers_of(const std::vector<Series>& series, const Json& methods);
 

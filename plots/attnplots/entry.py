@@ -63,7 +63,7 @@ TABLE: dict[str, Figure | Command] = {
         "figures.scaling:describe_kinds", "figures.scaling:describe_kinds_ratio",
     ),
     "patterns": Figure(
-        "draws time and memory of attention with patterns of visible keys, each pattern as a curve of its own",
+        "draws time and memory of attention with patterns of visible keys, each pattern as a curve of its own, and the errors of windows",
         "figures.patterns:describe",
     ),
     "decode": Figure(
@@ -195,10 +195,12 @@ def _draw(entry: Figure, name: str, root: Path, parser: argparse.ArgumentParser,
             raise RecordsError(f"{' and '.join(str(one / entry.file_name) for one in several)}: {error}")
         if not isinstance(described, dict):
             described = {own_name or stem: described}
+        elif own_name and list(described) == [""]:
+            described = {own_name: described[""]}
         elif own_name:
             raise RecordsError(f"--out {target}: {name} has several sheets; expected a folder")
         else:
-            described = {f"{stem}-{sheet}": one for sheet, one in described.items()}
+            described = {f"{stem}-{sheet}" if sheet else stem: one for sheet, one in described.items()}
         files.save(described, folder, chosen.width, kinds)
     return 0
 

@@ -21,8 +21,9 @@ std::string length_or_dash(double length) {
 
 // The name of a series of a pair: its method and, if the pair differs in other axes, these.
 std::string name_in(const Crossover& pair, const Series& series) {
-  return pair.differs == std::vector<std::string>{"method"} ? series.method
-                                                            : series.method + " (" + SeriesNames::of(series, pair.differs) + ")";
+  auto others = pair.differs;
+  std::erase(others, "method");
+  return others.empty() ? series.method : series.method + " (" + SeriesNames::of(series, others) + ")";
 }
 
 // Where a crossover lies: its 95 % interval or, where that has no width because memory is counted, the measured lengths that it

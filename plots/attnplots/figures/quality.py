@@ -1,6 +1,7 @@
 """The figures of quality: how far the rows of the output are from exact attention, against the time
 of a call and against how peaked the attention is."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -67,6 +68,32 @@ def describe(records: Records) -> dict[str, Sheet]:
     if peaked:
         drawn["keys"] = _against_keys(records, settings, peaked, exact, absent)
     return drawn
+
+
+WINDOW = re.compile(r"window:(\d+)")
+
+
+def describe_windows(records: Records) -> Sheet | None:
+    """The errors of windows of visible keys against the sizes of the windows, at the length at which most of them were scored; None if
+    no two of them were."""
+    scored: dict[int, dict[int, Record]] = {}
+    for record in records:
+        window = WINDOW.fullmatch(record["pattern"])
+        if window and _is_scored(record) and record["protocol"] == "forward":
+            scored.setdefault(record[data.LENGTH_AXIS], {})[int(window[1])] = record
+    length, found = max(scored.items(), key=lambda item: len(item[1]), default=(0, {}))
+    if len(found) < 2:
+        return None
+    limits = ticks.length_limits((min(found), max(found)))
+    # One curve for all windows.
+    shown = Records([record | {"pattern": "window"} for record in found.values()], records.folder)
+    (method,) = {record["method"] for record in shown}
+    curve = _curve(method, [(float(window), record) for window, record in found.items()])
+    panel = Panel(
+        ERROR.title, "Keys in the window", Scale(limits, ticks.times(limits)), _error_scale(shown), [curve], 0.0, _lines(list(shown)),
+    )  # fmt: skip
+    title = f"N = {data.size_text(length)}"
+    return _sheet([Group(title, [panel])], style.styles([method]), "", [Row(title, list(shown))], shown, [])
 
 
 def _is_scored(record: Record) -> bool:

@@ -29,10 +29,11 @@ VALUE_TEXTS = (amount, bytes_text)
 
 def describe(
     records: Records, time: Measure = data.TIME, memory: Measure = data.MEMORY, length: Length = data.SEQUENCE,
+    known: Sequence[Crossover] = (),
 ) -> Sheet:
-    """A row of panels for each setting, with time on the left and memory on the right."""
+    """A row of panels for each setting, with time on the left and memory on the right, and the crossovers that are `known`."""
     records, absent = data.select_present_devices(records)
-    return describe_rows(data.split_rows(records), (time, memory), length, absent)
+    return describe_rows(data.split_rows(records), (time, memory), length, absent, known=known)
 
 
 def describe_crossovers(records: Records) -> Sheet:

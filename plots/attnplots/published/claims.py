@@ -111,7 +111,8 @@ def _equal_batch(claim: dict[str, Any], rows: Sequence[Row]) -> str:
 
 def _side_text(side: dict[str, Any]) -> str:
     on = {"cpu": " on the CPU", "cuda": " on the GPU"}.get(side.get("device", ""), "")
-    return f"{side['method']}{on}"
+    pattern = f" with {side['pattern']}" if side.get("pattern", "all") != "all" else ""
+    return f"{side['method']}{pattern}{on}"
 
 
 def _pairs(claim: dict[str, Any]) -> list[tuple[str, str]]:

@@ -71,6 +71,16 @@ def parse(analysis: dict[str, Any]) -> list[Crossover]:
     return [_of_side(pair, "other" if pair["one"]["method"] == RIVAL else "one") for pair in of_rival]
 
 
+def of_patterns(analysis: dict[str, Any]) -> list[Crossover]:
+    """The crossovers in time of each method and pattern with RIVAL that sees all keys."""
+    pairs = [pair for pair in analysis["crossovers"] if pair["quantity"] == "time" and {"method", "pattern"}.issuperset(pair["differs"])]
+
+    def is_rival(side: dict[str, Any]) -> bool:
+        return bool(side["method"] == RIVAL and side["pattern"] == "all")
+
+    return [_of_side(pair, "other" if is_rival(pair["one"]) else "one") for pair in pairs if is_rival(pair["one"]) or is_rival(pair["other"])]
+
+
 def of_devices(analysis: dict[str, Any]) -> list[Crossover]:
     """The crossovers of methods on the GPU, which may replay a CUDA graph, with the same methods on the CPU."""
     pairs = [pair for pair in analysis["crossovers"] if pair["quantity"] == "time"]

@@ -2,6 +2,7 @@
 #include "harness/analysis/crossover.h"
 
 #include <cmath>
+#include <set>
 
 #include "tests/harness/analysis/analysis_fixture.h"
 
@@ -199,6 +200,36 @@ TEST_F(CrossoverTest, OnlyRecordsOfTheSameBatchSizeAreCompared) {
   records_.back().set("batch", 1);
   const auto analysis = result();
   EXPECT_EQ(crossover_of(analysis).to, 8192);
+}
+
+// A window is compared with all keys of the same method and of others, but not with a stride of another method.
+TEST_F(CrossoverTest, PatternsAreComparedWithFullAttentionOfAnyMethod) {
+  const auto add_pattern = [&](const char* method, const char* pattern, const Growing& ms) {
+    const auto before = records_.size();
+    add_lengths(method, ms, bytes_of_linear);
+    for (auto i = before; i < records_.size(); ++i) records_[i].set("pattern", pattern);
+  };
+  add_pattern("softmax", "all", square);
+  add_pattern("linear", "all", linear);
+  add_pattern("softmax", "window:512", [](double n) { return 2e-3 * n; });
+  add_pattern("taylor", "strided:32", linear);
+  std::set<std::string> pairs;
+  const auto analysis = result();
+  for (const auto& found : analysis.crossovers) {
+    if (found.quantity != "time") continue;
+    std::string text;
+    for (const auto* side : {found.one, found.other})
+      text += side->method + " " + side->setting.at("pattern").get<std::string>() + (side == found.one ? ", " : "");
+    pairs.insert(text);
+    if (text == "softmax all, softmax window:512") {
+      EXPECT_EQ(found.differs, std::vector<std::string>{"pattern"});
+      ASSERT_TRUE(found.length);
+      EXPECT_NEAR(*found.length, 2000, 1);
+    }
+  }
+  EXPECT_EQ(pairs,
+            (std::set<std::string>{"softmax all, linear all", "softmax all, softmax window:512", "linear all, softmax window:512",
+                                   "softmax all, taylor strided:32", "linear all, taylor strided:32"}));
 }
 
 TEST_F(CrossoverTest, OnlySeriesThatDifferInMethodOrDeviceAloneAreCompared) {
