@@ -52,6 +52,8 @@ TEST(ForeignRun, RepetitionsOfGoogleBenchmarkAreOneValue) {
               {"name": "a/1", "run_name": "a/1", "run_type": "iteration", "repetition_index": 1, "real_time": 30, "time_unit": "us"},
               {"name": "a/1", "run_name": "a/1", "run_type": "iteration", "repetition_index": 2, "real_time": 11, "time_unit": "us"},
               {"name": "a/1_mean", "run_name": "a/1", "run_type": "aggregate", "aggregate_name": "mean", "real_time": 17, "time_unit": "us"},
+              {"name": "a/1_median", "run_name": "a/1", "run_type": "aggregate", "aggregate_name": "median", "real_time": 99, "time_unit": "us"},
+              {"name": "b_mean", "run_name": "b", "run_type": "aggregate", "aggregate_name": "mean", "real_time": 5, "time_unit": "ms"},
               {"name": "b_median", "run_name": "b", "run_type": "aggregate", "aggregate_name": "median", "real_time": 3, "time_unit": "ms"})"),
       "x");
   EXPECT_EQ(run.machine, "h, 2 processors");

@@ -91,6 +91,8 @@ def test_every_format_is_read(attnbench, side, name):
 def test_what_cannot_be_compared_is_named(attnbench, sides, side):
     google = side("google", [(CORPUS / "google_benchmark.json").read_text()] * 8)
     assert "expected one format" in attnbench("compare", sides[0], google, code=USAGE).stderr
+    mixed = side("mixed", [metrics(slow=1)] * 4 + [(CORPUS / "google_benchmark.json").read_text()] * 4)
+    assert "but other files of" in attnbench("compare", mixed, mixed, code=USAGE).stderr
     other = side("other", [metrics(other=1)] * 8)
     assert "no benchmark in common" in attnbench("compare", sides[0], other, code=USAGE).stderr
     both = side("both", [metrics(slow=1, other=1)] * 8)

@@ -113,6 +113,9 @@ def test_a_record_without_an_interval_or_a_measure_has_none(exported, measured):
 
 
 def test_names_that_bencher_does_not_take_are_refused(attnbench, measured):
+    change_records(measured, method="é" * 900)
+    (name,) = strict_json(attnbench("export", measured, "--format=bencher").stdout)
+    assert "é" * 900 in name, "characters are counted, not bytes"
     change_records(measured, method="é" * 1100)
     failed = attnbench("export", measured, "--format=bencher", code=USAGE).stderr
     assert "characters, expected at most 1024" in failed

@@ -182,6 +182,22 @@ def test_a_command_that_fails_later_ends_the_gate(gate, tmp_path):
     assert "ended with exit code 9" in said
 
 
+def test_a_file_of_an_earlier_run_is_no_result(gate, tmp_path):
+    said = gate(UNUSABLE, f"[ -e '{tmp_path}/ran' ] || ./bench.sh > {{out}}; touch '{tmp_path}/ran'").stderr
+    assert "there is no file {out}" in said
+
+
+def test_the_sides_have_to_write_one_format(gate, repository):
+    repository.write("bench.sh", "#!/bin/sh\necho '{\"results\": [{\"command\": \"parse\", \"median\": 1}]}'\n")
+    said = gate(UNUSABLE).stderr
+    assert "writes Bencher Metric Format in the copy of the base and hyperfine JSON in that of the candidate" in said
+
+
+def test_a_benchmark_that_is_missing_in_a_later_run_is_unusable(gate, tmp_path):
+    later = f"n=$(cat '{tmp_path}/n' || echo 0); echo $((n + 1)) > '{tmp_path}/n'; if [ $n -lt 6 ]; then ./bench.sh; else ./bench.sh | sed s/emit/other/; fi"
+    assert verdicts(gate(UNUSABLE, later, "--format=json"))["emit"] == "unusable"
+
+
 def test_a_command_without_an_end_is_ended_with_all_that_it_started(gate, tmp_path):
     said = gate(UNUSABLE, f"sleep 7777 & echo $! > '{tmp_path}/child'; sleep 7777", "--deadline=0.5").stderr
     assert "had not ended after" in said and "(--deadline)" in said
