@@ -56,18 +56,13 @@ class BoundStep {
   // must not be full.
   virtual void run(int64_t begin, int64_t end, int64_t worker) noexcept = 0;
   // Counts the token, after all heads were processed.
-  void finish() noexcept {
-    grow();
-    ++state_->position_;
-  }
+  void finish() noexcept { ++state_->position_; }
 
   // The implementation that runs, such as "kernel/avx512".
   virtual const std::string& implementation() const = 0;
 
  protected:
   BoundStep() = default;
-  // Called by finish(), for states that count their tokens themselves.
-  virtual void grow() noexcept {}
 
  private:
   friend class AttentionMethod;

@@ -121,9 +121,8 @@ class StatefulSdpa : public Sdpa {
   }
   void absorb(DecodingState& state, const Inputs& tokens) override { static_cast<KeyValueCache&>(state).append(tokens); }
   at::Tensor decode(DecodingState& state, const Inputs& token) override {
-    absorb(state, token);
-    const auto& cache = static_cast<KeyValueCache&>(state);
-    return fused(token.q, cache.keys(), cache.values());
+    const auto [k, v] = static_cast<KeyValueCache&>(state).append(token);
+    return fused(token.q, k, v);
   }
 };
 

@@ -19,19 +19,22 @@ namespace {
 // The queries, keys and values of all tokens so far.
 class Prefix : public DecodingState {
  public:
-  explicit Prefix(const Problem& p) : q(p, p.head_dim), k(p, p.head_dim), v(p, p.value_dim) {}
-  GrowingRows q, k, v;
+  explicit Prefix(const Problem& p) {
+    const auto rows = [&](int64_t dim) {
+      return at::empty({p.batch, p.heads, p.key_len, dim}, at::TensorOptions(p.dtype).device(p.device));
+    };
+    q = rows(p.head_dim);
+    k = rows(p.head_dim);
+    v = rows(p.value_dim);
+  }
+  at::Tensor q, k, v;
 
  protected:
-  std::vector<at::Tensor> tensors() const override { return {q.storage(), k.storage(), v.storage()}; }
+  std::vector<at::Tensor> tensors() const override { return {q, k, v}; }
 };
 
 const RegisterMethod registered{
     entry_of<Softmax>("softmax", "softmax attention with a materialised matrix of scores", "O(N²)", "O(N²)")};
-
-}  // namespace
-
-namespace {
 
 // The product of the weights [B,H,N,L] of a causal call with the values [B,H,L,M]. Like lower_triangular_product(), it lets a NaN
 // in a value reach the rows that see the value, and no others.
@@ -48,14 +51,6 @@ at::Tensor causal_product(const at::Tensor& weights, const at::Tensor& values) {
 }
 
 }  // namespace
-
-GrowingRows::GrowingRows(const Problem& p, int64_t dim)
-    : all_(at::empty({p.batch, p.heads, p.key_len, dim}, at::TensorOptions(p.dtype).device(p.device))) {}
-
-void GrowingRows::append(const at::Tensor& rows) {
-  all_.narrow(2, size_, rows.size(2)).copy_(rows);
-  size_ += rows.size(2);
-}
 
 at::Tensor materialised_softmax(const Inputs& inputs) {
   const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
@@ -136,15 +131,17 @@ at::Tensor Softmax::attend(const Inputs& inputs) {
 std::unique_ptr<DecodingState> Softmax::make_state(const Problem& problem) const { return std::make_unique<Prefix>(problem); }
 
 void Softmax::absorb(DecodingState& state, const Inputs& tokens) {
-  auto& prefix = static_cast<Prefix&>(state);
-  prefix.q.append(tokens.q), prefix.k.append(tokens.k), prefix.v.append(tokens.v);
+  const auto& prefix = static_cast<Prefix&>(state);
+  for (const auto& [all, rows] : {std::pair{prefix.q, tokens.q}, {prefix.k, tokens.k}, {prefix.v, tokens.v}})
+    all.narrow(2, state.position(), rows.size(2)).copy_(rows);
 }
 
 at::Tensor Softmax::decode(DecodingState& state, const Inputs& token) {
   ran("aten/recomputed-prefix");
   absorb(state, token);
   const auto& prefix = static_cast<Prefix&>(state);
-  Inputs all{prefix.q.rows(), prefix.k.rows(), prefix.v.rows(), {.causal = true}};
+  const auto rows = [&](const at::Tensor& all) { return all.narrow(2, 0, state.position() + 1); };
+  Inputs all{rows(prefix.q), rows(prefix.k), rows(prefix.v), {.causal = true}};
   all.sinks = token.sinks;
   return materialised_softmax(all).narrow(2, state.position(), 1);
 }

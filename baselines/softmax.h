@@ -16,19 +16,6 @@ at::Tensor materialised_softmax(const Inputs& inputs);
 // The predicted cost of materialised_softmax(), including the backward pass if `backward`.
 Cost materialised_softmax_cost(const Problem& problem, bool backward);
 
-// The rows of a growing sequence, in memory [B,H,key_len,dim] that is allocated once.
-class GrowingRows {
- public:
-  GrowingRows(const Problem& problem, int64_t dim);
-  void append(const at::Tensor& rows);  // [B,H,T,dim]
-  at::Tensor rows() const { return all_.narrow(2, 0, size_); }
-  const at::Tensor& storage() const { return all_; }
-
- private:
-  at::Tensor all_;
-  int64_t size_ = 0;
-};
-
 // Decodes by recomputing the attention of the whole prefix at each token, as "Transformers are RNNs" measured softmax.
 class Softmax : public AttentionMethod {
  public:

@@ -30,9 +30,8 @@ class StatefulSoftmax : public CachedSoftmax {
   void absorb(DecodingState& state, const Inputs& tokens) override { static_cast<KeyValueCache&>(state).append(tokens); }
   at::Tensor decode(DecodingState& state, const Inputs& token) override {
     ran("aten/preallocated-cache");
-    absorb(state, token);
-    const auto& cache = static_cast<KeyValueCache&>(state);
-    return attend_to_cache(token.q, cache.keys(), cache.values(), token.sinks_if_any());
+    const auto [k, v] = static_cast<KeyValueCache&>(state).append(token);
+    return attend_to_cache(token.q, k, v, token.sinks_if_any());
   }
   std::unique_ptr<BoundStep> make_bound_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
                                              int64_t workers) const override {

@@ -96,11 +96,12 @@ RecurrentResults composed_recurrent_forward(const RecurrentArguments& a) {
   }
   std::vector<Tensor> outputs, states;
   for (size_t i = 0; i + 1 < borders.size(); ++i) {
-    const auto of_sequence = [&](const Tensor& x) { return x.narrow(2, borders[i], borders[i + 1] - borders[i]); };
+    const auto rows_of_sequence = [&](const Tensor& x) { return x.narrow(2, borders[i], borders[i + 1] - borders[i]); };
     auto state = !a.initial_state ? at::zeros({v.size(0), v.size(1), k.size(3), v.size(3)}, options)
                  : a.cu_seqlens   ? a.initial_state->narrow(0, int64_t(i), 1)
                                   : *a.initial_state;
-    outputs.push_back(run_sequence(a, of_sequence(q), of_sequence(k), of_sequence(v), of_sequence(g), of_sequence(beta), state));
+    outputs.push_back(run_sequence(a, rows_of_sequence(q), rows_of_sequence(k), rows_of_sequence(v), rows_of_sequence(g),
+                                   rows_of_sequence(beta), state));
     states.push_back(state);
   }
   // The results must not be tensors that the caller has given.

@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,12 +37,13 @@ class KeyValueCache : public DecodingState {
   static int64_t capacity_for(const Problem& problem);
   static double bytes_for(const Problem& problem);
 
-  // The keys and values of the tokens in `tokens`, of which later ones may take the places of earlier ones.
-  void append(const Inputs& tokens);
-
-  at::Tensor keys() const { return k_.narrow(2, 0, size()); }    // [B,G,size,D]
-  at::Tensor values() const { return v_.narrow(2, 0, size()); }  // [B,W,size,M]
-  int64_t size() const { return std::min(tokens_, capacity()); }
+  // What the cache holds: keys [B,G,size,D] and values [B,W,size,M].
+  struct Content {
+    at::Tensor k, v;
+  };
+  // Writes the keys and values of `tokens` behind the tokens of position(), or in the place of some of them. Returns what the
+  // cache then holds.
+  Content append(const Inputs& tokens);
 
   // A step as AttentionMethod::bind_step() describes it, by the kernels of an instruction set, or those that "auto" names, for
   // float32 on the CPU; null for other tensors.
@@ -63,16 +63,14 @@ class KeyValueCache : public DecodingState {
 
  private:
   friend class BoundCacheStep;
-  void count_token() { ++tokens_; }
   int64_t capacity() const { return k_.size(2); }
   // Where the token at this position lies.
   int64_t place(int64_t position) const {
     return position < capacity() ? position : first_ + (position - first_) % (capacity() - first_);
   }
 
-  at::Tensor k_, v_;    // [B,G,capacity,D], [B,W,capacity,M]
-  int64_t first_;       // tokens that stay
-  int64_t tokens_ = 0;  // so far
+  at::Tensor k_, v_;  // [B,G,capacity,D], [B,W,capacity,M]
+  int64_t first_;     // tokens that stay
 };
 
 }  // namespace attn

@@ -23,10 +23,10 @@ std::vector<std::vector<VisibleParts>> visible_parts_of(const SparseArguments& a
     for (int64_t s = 0; s + 1 < borders.numel(); ++s) {
       const auto length = values[s + 1] - values[s];
       if (length == 0) continue;
-      const auto of_sequence = visible_parts(a.pattern, a.causal, length, length, length);
-      stages.resize(std::max(stages.size(), of_sequence.size()));
-      for (size_t stage = 0; stage < of_sequence.size(); ++stage)
-        for (auto part : of_sequence[stage]) {
+      const auto parts_of_sequence = visible_parts(a.pattern, a.causal, length, length, length);
+      stages.resize(std::max(stages.size(), parts_of_sequence.size()));
+      for (size_t stage = 0; stage < parts_of_sequence.size(); ++stage)
+        for (auto part : parts_of_sequence[stage]) {
           part.query_begin += values[s];
           part.key_begin += values[s];
           stages[stage].push_back(part);

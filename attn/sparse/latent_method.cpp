@@ -20,21 +20,16 @@ class LatentCache : public DecodingState {
   explicit LatentCache(const Problem& p)
       : latents_(at::empty({p.batch, p.key_head_count(), p.key_len, p.head_dim}, at::TensorOptions(p.dtype).device(p.device))) {}
 
-  // Throws c10::ValueError unless v holds the first entries of k.
-  void append(const Inputs& tokens) {
+  // Throws c10::ValueError unless v holds the first entries of k. Returns the vectors of all tokens.
+  Tensor append(const Inputs& tokens) {
     const auto &k = tokens.k, &v = tokens.v;
     const auto first = k.narrow(3, 0, v.size(3));
     // In records v is a view of k, which is seen from its address. The comparison takes NaNs as equal.
     if (v.data_ptr() != k.data_ptr() || v.strides() != k.strides())
       TORCH_CHECK_VALUE(at::allclose(v, first, 0, 0, /*equal_nan=*/true), "v differs from the first ", v.size(3),
                         " entries of k, expected a view of them, since mla stores k alone");
-    latents_.narrow(2, size_, k.size(2)).copy_(k);
-    size_ += k.size(2);
-  }
-
-  Tensor attend(const Tensor& q, int64_t value_dim) const {
-    const auto latents = latents_.narrow(2, 0, size_);
-    return attend_to_cache(q, latents, latents.narrow(3, 0, value_dim));
+    latents_.narrow(2, position(), k.size(2)).copy_(k);
+    return latents_.narrow(2, 0, position() + k.size(2));
   }
 
  protected:
@@ -42,12 +37,11 @@ class LatentCache : public DecodingState {
 
  private:
   Tensor latents_;  // [B,G,capacity,D]
-  int64_t size_ = 0;
 };
 
 class LatentAttention : public SparseMethod {
  public:
-  using SparseMethod::SparseMethod;
+  explicit LatentAttention(const Options& options) : SparseMethod(options, ValueHeads::as_keys) {}
 
   Capabilities capabilities() const override {
     Capabilities can;
@@ -64,8 +58,6 @@ class LatentAttention : public SparseMethod {
     if (p.value_dim > p.head_dim)
       return "mla needs value_dim ≤ head_dim, since values are the first entries of keys; here they are " +
              std::to_string(p.value_dim) + " and " + std::to_string(p.head_dim);
-    if (p.value_head_count() != p.key_head_count() || p.key_head_count() > p.heads)
-      return "mla needs as many heads of values as of keys, and no more than of queries";
     return SparseMethod::why_unsupported(p, protocol);
   }
 
@@ -104,10 +96,9 @@ class LatentAttention : public SparseMethod {
   void absorb(DecodingState& state, const Inputs& tokens) override { static_cast<LatentCache&>(state).append(tokens); }
 
   Tensor decode(DecodingState& state, const Inputs& token) override {
-    auto& cache = static_cast<LatentCache&>(state);
-    cache.append(token);
+    const auto latents = static_cast<LatentCache&>(state).append(token);
     ran("aten/latent cache");
-    return cache.attend(token.q, token.v.size(3));
+    return attend_to_cache(token.q, latents, latents.narrow(3, 0, token.v.size(3)));
   }
 };
 

@@ -19,20 +19,13 @@ using at::Tensor;
 // What both methods share.
 class PooledMethod : public SparseMethod {
  public:
-  explicit PooledMethod(const Options& options) : SparseMethod(options), block_(options.integer("block")) {}
+  explicit PooledMethod(const Options& options) : SparseMethod(options, ValueHeads::as_keys), block_(options.integer("block")) {}
 
   Capabilities capabilities() const override {
     Capabilities can;
     can.shared_heads = SharedHeads::read;
     can.nan_reaches_its_rows_only = false;  // a mean has the NaN of one position
     return can;
-  }
-
-  std::optional<std::string> why_unsupported(const Problem& p, Protocol protocol) const override {
-    if (auto reason = SparseMethod::why_unsupported(p, protocol)) return reason;
-    if (p.key_head_count() > p.heads || p.value_head_count() != p.key_head_count())
-      return label() + " needs as many heads of values as of keys, and no more than of queries";
-    return std::nullopt;
   }
 
  protected:

@@ -5,12 +5,15 @@
 
 namespace attn {
 
-SparseMethod::SparseMethod(const Options& options) : wanted_(options.text("implementation")) {}
+SparseMethod::SparseMethod(const Options& options, ValueHeads value_heads)
+    : wanted_(options.text("implementation")), value_heads_(value_heads) {}
 
 bool SparseMethod::takes_float16(c10::DeviceType device) const { return implementations_.takes_float16(device); }
 
 std::optional<std::string> SparseMethod::why_unsupported(const Problem& p, Protocol protocol) const {
   if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
+  if (value_heads_ == ValueHeads::as_keys && (p.key_head_count() > p.heads || p.value_head_count() != p.key_head_count()))
+    return label() + " needs as many heads of values as of keys, and no more than of queries";
   return implementations_.why_unsupported(label(), request_for(p, protocol == Protocol::forward_backward));
 }
 

@@ -10,13 +10,19 @@
 
 namespace attn {
 
+// How many heads of values a method takes.
+enum class ValueHeads {
+  any,
+  as_keys  // as many as of keys, of which there are no more than of queries
+};
+
 class SparseMethod : public AttentionMethod {
  public:
   // Reads the option `implementation`.
-  explicit SparseMethod(const Options& options);
+  explicit SparseMethod(const Options& options, ValueHeads value_heads = ValueHeads::any);
 
   bool takes_float16(c10::DeviceType device) const override;
-  // Also says why no implementation of the operator computes the problem.
+  // Also checks the heads of values, and says why no implementation of the operator computes the problem.
   std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override;
 
  protected:
@@ -34,6 +40,7 @@ class SparseMethod : public AttentionMethod {
 
  private:
   std::string wanted_;
+  ValueHeads value_heads_;
   ImplementationResolver<SparseRegistry> implementations_{sparse_implementations()};
 };
 

@@ -1,6 +1,6 @@
 // The kernels of linear attention for bfloat16 with AMX, which fill the table that implementation.cpp reads.
-#include "attn/linear/cpu/amx_backward.h"
-#include "attn/linear/cpu/amx_forward.h"
+#include "attn/linear/cpu/amx/backward.h"
+#include "attn/linear/cpu/amx/forward.h"
 
 namespace attn::cpu {
 namespace {

@@ -1,8 +1,8 @@
 // Runs a pass with the kernels for a tile dimension. Each element type is compiled by a .cu file of its own.
 #pragma once
 
-#include "attn/linear/cuda/launch.cuh"
 #include "attn/linear/cuda/run.h"
+#include "attn/linear/cuda/tensor_cores/launch.cuh"
 
 namespace attn::cuda {
 

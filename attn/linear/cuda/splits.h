@@ -41,13 +41,14 @@ inline SplitsTime time_of(const Splits& splits, int64_t heads, int64_t blocks_pe
   // A block spends about as long as two chunks take on its states, and the launches of a group take about as long as three.
   constexpr int64_t kChunksForStates = 2, kChunksForLaunches = 3;
   const int64_t chunks = splits.length / kSplitUnit, groups = (heads + splits.heads_at_once - 1) / splits.heads_at_once;
-  const auto of_group = [&](int64_t group_heads, int64_t length) {
+  const auto chunks_of_group = [&](int64_t group_heads, int64_t length) {
     return chunks_in_turn(group_heads * splits.count, length, blocks_per_multiprocessor, gpu);
   };
-  const auto of_all = [&](int64_t length) {
-    return (groups - 1) * of_group(splits.heads_at_once, length) + of_group(heads - (groups - 1) * splits.heads_at_once, length);
+  const auto chunks_of_all = [&](int64_t length) {
+    return (groups - 1) * chunks_of_group(splits.heads_at_once, length) +
+           chunks_of_group(heads - (groups - 1) * splits.heads_at_once, length);
   };
-  return {of_all(chunks), of_all(chunks + kChunksForStates) + groups * kChunksForLaunches};
+  return {chunks_of_all(chunks), chunks_of_all(chunks + kChunksForStates) + groups * kChunksForLaunches};
 }
 
 // Chooses groups of heads and splits of `positions` positions. `heads` counts the heads of all batch entries. A group is so small

@@ -59,31 +59,30 @@ class LshChunk {
     }
     held_[0] = held_[1] = in_x_ = -1;
     any_key_not_finite_ = false;
-    int64_t row = 0;
+    int64_t row = 0, four[4], count_of_four = 0;
     const int64_t sources[] = {chunk, before};
     for (const int64_t source : sources) {
       if (source < 0) continue;
       const int64_t* positions = positions_of(source);
-      const int64_t count = size_of(source);
-      for (int64_t i = 0; i < count; ++i) {
+      for (int64_t i = 0, count = size_of(source); i < count; ++i) {
         if (positions[i] >= p_.visible_keys) continue;
-        b_.key_positions[row] = int32_t(positions[i]);
-        float* key = b_.keys + row * b_.dim;
-        const bool x_finite = load_finite_row<V, E>(p_.qk, positions[i], p_.dim, key),
-                   v_finite = load_finite_row<V, E>(p_.v, positions[i], p_.value_dim, b_.v + row * b_.values);
-        scale_row<V>(key, b_.dim, key_scale<V>(p_, key) * root_);
-        b_.key_not_finite[row] = !x_finite || !v_finite;
-        any_key_not_finite_ = any_key_not_finite_ || b_.key_not_finite[row];
-        ++row;
+        four[count_of_four++] = positions[i];
+        if (count_of_four < 4) continue;
+        if (!load_four_keys(four, row)) any_key_not_finite_ = true;
+        row += 4;
+        count_of_four = 0;
       }
     }
-    for (; row % 4 != 0; ++row) {
-      b_.key_positions[row] = -1;
-      b_.key_not_finite[row] = 0;
-      zero_row<V>(b_.keys + row * b_.dim, b_.dim);
-      zero_row<V>(b_.v + row * b_.values, b_.values);
+    if (count_of_four == 0) return row;
+    for (int64_t i = count_of_four; i < 4; ++i) four[i] = four[0];
+    if (!load_four_keys(four, row)) any_key_not_finite_ = true;
+    for (int64_t i = row + count_of_four; i < row + 4; ++i) {
+      b_.key_positions[i] = -1;
+      b_.key_not_finite[i] = 0;
+      zero_row<V>(b_.keys + i * b_.dim, b_.dim);
+      zero_row<V>(b_.v + i * b_.values, b_.values);
     }
-    return row;
+    return row + 4;
   }
 
   // Loads `count` queries of a chunk, beginning at place `from` of the chunk. The remaining rows become zeros at position −1.
@@ -153,38 +152,44 @@ class LshChunk {
     return p_.chunk % 4 == 0 && size_of(chunk) == p_.chunk && positions_of(chunk)[p_.chunk - 1] < p_.visible_keys;
   }
 
+  // Loads the keys and values at four positions into the rows of the buffers from `row` on. Unless `query` is −1, the rows of qk
+  // also become queries, from that one on. Returns whether all entries are finite.
+  bool load_four_keys(const int64_t* positions, int64_t row, int64_t query = -1) {
+    float *keys = b_.keys + row * b_.dim, *values = b_.v + row * b_.values, *x = query < 0 ? keys : b_.x + query * b_.dim;
+    float squares[4], not_finite[4];
+    load_four_rows<V, E, true>(p_.qk, positions, p_.dim, x, squares);
+    load_four_rows<V, E, false>(p_.v, positions, p_.value_dim, values, not_finite);
+    bool all_finite = true;
+    for (int64_t r = 0; r < 4; ++r, x += b_.dim, keys += b_.dim, values += b_.values) {
+      // The squares of finite entries may exceed the range of float32, so a row with such a sum is checked entry by entry.
+      bool x_finite = squares[r] <= kLargestFloat;
+      if (!x_finite) {
+        x_finite = load_finite_row<V, E>(p_.qk, positions[r], p_.dim, x);
+        squares[r] = dot<V>(x, x, b_.dim);
+      }
+      const bool v_finite = not_finite[r] == 0;
+      if (!v_finite) zero_row<V>(values, b_.values);
+      const auto scale = V::all(key_scale_of(p_, squares[r]) * root_);
+      for (int64_t c = 0; c < b_.dim; c += V::kLanes) V::store(keys + c, V::mul(V::load(x + c), scale));
+      b_.key_positions[row + r] = int32_t(positions[r]);
+      b_.key_not_finite[row + r] = !x_finite || !v_finite;
+      if (query >= 0) {
+        b_.query_positions[query + r] = int32_t(positions[r]);
+        b_.query_not_finite[query + r] = !x_finite;
+      }
+      all_finite = all_finite && x_finite && v_finite;
+    }
+    return all_finite;
+  }
+
   // Loads the keys and values of a whole chunk into a half of the buffers. If the queries of a chunk are processed together, its
   // rows also stay in b_.x, as load_queries() would load them.
   void load_half(int64_t chunk, int64_t half) {
     const int64_t* positions = positions_of(chunk);
     const bool fills_x = p_.chunk == b_.queries;
     half_not_finite_[half] = false;
-    for (int64_t i = 0; i < p_.chunk; i += 4) {
-      const int64_t row = half * p_.chunk + i;
-      float *keys = b_.keys + row * b_.dim, *x = fills_x ? b_.x + i * b_.dim : keys;
-      float squares[4], not_finite[4];
-      load_four_rows<V, E, true>(p_.qk, positions + i, p_.dim, x, squares);
-      load_four_rows<V, E, false>(p_.v, positions + i, p_.value_dim, b_.v + row * b_.values, not_finite);
-      for (int64_t r = 0; r < 4; ++r, x += b_.dim, keys += b_.dim) {
-        // The squares of finite entries may exceed the range of float32, so a row with such a sum is checked entry by entry.
-        bool x_finite = squares[r] <= kLargestFloat;
-        if (!x_finite) {
-          x_finite = load_finite_row<V, E>(p_.qk, positions[i + r], p_.dim, x);
-          squares[r] = dot<V>(x, x, b_.dim);
-        }
-        const bool v_finite = not_finite[r] == 0;
-        if (!v_finite) zero_row<V>(b_.v + (row + r) * b_.values, b_.values);
-        const auto scale = V::all(key_scale_of(p_, squares[r]) * root_);
-        for (int64_t c = 0; c < b_.dim; c += V::kLanes) V::store(keys + c, V::mul(V::load(x + c), scale));
-        b_.key_positions[row + r] = int32_t(positions[i + r]);
-        b_.key_not_finite[row + r] = !x_finite || !v_finite;
-        half_not_finite_[half] = half_not_finite_[half] || !x_finite || !v_finite;
-        if (fills_x) {
-          b_.query_positions[i + r] = int32_t(positions[i + r]);
-          b_.query_not_finite[i + r] = !x_finite;
-        }
-      }
-    }
+    for (int64_t i = 0; i < p_.chunk; i += 4)
+      if (!load_four_keys(positions + i, half * p_.chunk + i, fills_x ? i : -1)) half_not_finite_[half] = true;
     held_[half] = chunk;
     in_x_ = fills_x ? chunk : -1;
   }

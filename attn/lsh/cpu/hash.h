@@ -43,7 +43,9 @@ class LshHash {
           for (int64_t i = 0; i < count; ++i) {
             auto axis = int32_t(axes_[i]);
             if (b_.query_not_finite[i] || !(margins_[i] > b_.factors[i]))
-              axis = exact_axis(first + i, rotations.exact + from, size);
+              axis = int32_t(exact_axis(rotations.exact + from, size, p_.dim, [&](int64_t d) {
+                return number(static_cast<const E*>(p_.qk.data)[(first + i) * p_.qk.stride + d]);
+              }));
             int32_t& bucket = buckets[r * p_.length + first + i];
             bucket = half == 0 ? axis : bucket + axis * int32_t(2 * rotations.first_half);
           }
@@ -81,27 +83,6 @@ class LshHash {
     for (int64_t i = 0; i < kMaxQueries; ++i) margins_[i] = best[i] - second[i];
   }
 
-  // The argmax of [y; −y] in float64.
-  int32_t exact_axis(int64_t position, const double* rotations, int64_t columns) const {
-    const E* x = static_cast<const E*>(p_.qk.data) + position * p_.qk.stride;
-    double max = -INFINITY, min = INFINITY;
-    int64_t at_max = 0, at_min = 0;
-    for (int64_t c = 0; c < columns; ++c) {
-      double y = 0;
-      for (int64_t d = 0; d < p_.dim; ++d) y += double(number(x[d])) * rotations[c * p_.dim + d];
-      // In ATen, the maximum and the minimum of numbers that include a NaN are that NaN, so lsh_buckets() gives this bucket.
-      if (std::isnan(y)) return int32_t(c + columns);
-      if (y > max) {
-        max = y;
-        at_max = c;
-      }
-      if (y < min) {
-        min = y;
-        at_min = c;
-      }
-    }
-    return int32_t(max >= -min ? at_max : at_min + columns);
-  }
   static float number(float x) { return x; }
   static float number(BFloat16 x) {
     const uint32_t bits = uint32_t(x.bits) << 16;

@@ -66,6 +66,28 @@ inline int64_t chunk_before(const LshHeadParams& p, int64_t chunk) {
   return chunk % p.chunks == 0 ? -1 : chunk - 1;
 }
 
+// The first argmax of [y; −y] in float64, where y = columns [count, dim] · x and number(d) is entry d of x.
+template <class Number>
+inline int64_t exact_axis(const double* columns, int64_t count, int64_t dim, const Number& number) {
+  double max = -INFINITY, min = INFINITY;
+  int64_t at_max = 0, at_min = 0;
+  for (int64_t c = 0; c < count; ++c) {
+    double y = 0;
+    for (int64_t d = 0; d < dim; ++d) y += double(number(d)) * columns[c * dim + d];
+    // In ATen, the maximum and the minimum of numbers that include a NaN are that NaN, so lsh_buckets() gives this bucket.
+    if (std::isnan(y)) return c + count;
+    if (y > max) {
+      max = y;
+      at_max = c;
+    }
+    if (y < min) {
+      min = y;
+      at_min = c;
+    }
+  }
+  return max >= -min ? at_max : at_min + count;
+}
+
 // The factors that merge a new round with the rounds before it: their output is multiplied by `previous`, and that of the new
 // round by `share`. Sums of exponentials are stored relative to the largest exponent, because a log-sum-exp near −1e5, the
 // penalty of the own position, has too few digits left.

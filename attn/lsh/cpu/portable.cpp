@@ -25,9 +25,11 @@ class PortableLsh {
       const double* first = rotations.exact + r * columns * p_.dim;
       for (int64_t i = begin; i < end; ++i) {
         const E* x = static_cast<const E*>(p_.qk.data) + i * p_.qk.stride;
-        int64_t bucket = nearest_axis(x, first, rotations.first_half);
+        const auto entry = [x](int64_t d) { return x[d]; };
+        int64_t bucket = exact_axis(first, rotations.first_half, p_.dim, entry);
         if (rotations.second_half > 0)
-          bucket += 2 * rotations.first_half * nearest_axis(x, first + rotations.first_half * p_.dim, rotations.second_half);
+          bucket +=
+              2 * rotations.first_half * exact_axis(first + rotations.first_half * p_.dim, rotations.second_half, p_.dim, entry);
         buckets[r * p_.length + i] = int32_t(bucket);
       }
     }
@@ -120,26 +122,6 @@ class PortableLsh {
     T largest = -std::numeric_limits<T>::infinity(), sum = 0;
     bool sees = false, query_not_finite = false, not_a_number = false;
   };
-
-  int64_t nearest_axis(const E* x, const double* columns, int64_t count) const {
-    double max = -INFINITY, min = INFINITY;
-    int64_t at_max = 0, at_min = 0;
-    for (int64_t c = 0; c < count; ++c) {
-      double y = 0;
-      for (int64_t d = 0; d < p_.dim; ++d) y += double(x[d]) * columns[c * p_.dim + d];
-      // In ATen, the maximum and the minimum of numbers that include a NaN are that NaN, so lsh_buckets() gives this bucket.
-      if (std::isnan(y)) return c + count;
-      if (y > max) {
-        max = y;
-        at_max = c;
-      }
-      if (y < min) {
-        min = y;
-        at_min = c;
-      }
-    }
-    return max >= -min ? at_max : at_min + count;
-  }
 
   // Returns row i. If one of its entries is not finite, returns zeros and sets `finite` to false.
   std::vector<T> finite_row(const Rows& rows, int64_t i, int64_t dim, bool& finite) const {

@@ -33,22 +33,23 @@ double KeyValueCache::bytes_for(const Problem& p) {
   return (p.key_bytes() + p.value_bytes()) * double(capacity_for(p)) / double(p.key_len);
 }
 
-void KeyValueCache::append(const Inputs& tokens) {
+KeyValueCache::Content KeyValueCache::append(const Inputs& tokens) {
   const auto count = tokens.k.size(2);
   // Runs of tokens whose places are next to each other. Of the tokens in the middle, those that later ones replace are left out.
   for (int64_t t = 0; t < count;) {
-    const auto position = tokens_ + t, at = place(position);
-    if (const auto last_kept = tokens_ + count - (capacity() - first_); position >= first_ && position < last_kept) {
-      t = last_kept - tokens_;
+    const auto token = position() + t, at = place(token);
+    if (const auto last_kept = position() + count - (capacity() - first_); token >= first_ && token < last_kept) {
+      t = last_kept - position();
       continue;
     }
     auto run = std::min(count - t, capacity() - at);
-    if (position < first_) run = std::min(run, first_ - position);
+    if (token < first_) run = std::min(run, first_ - token);
     k_.narrow(2, at, run).copy_(tokens.k.narrow(2, t, run));
     v_.narrow(2, at, run).copy_(tokens.v.narrow(2, t, run));
     t += run;
   }
-  tokens_ += count;
+  const auto size = std::min(position() + count, capacity());
+  return {k_.narrow(2, 0, size), v_.narrow(2, 0, size)};
 }
 
 at::Tensor softmax_with_sinks(const at::Tensor& scores, const at::Tensor& sinks) {
@@ -93,7 +94,7 @@ class BoundCacheStep : public BoundStep {
         scores_(at::empty({workers, cpu::cached_attention_scratch(cache.capacity())}, output.options())) {}
 
   void run(int64_t begin, int64_t end, int64_t worker) noexcept override {
-    const auto place = cache_.place(cache_.tokens_), size = std::min(cache_.tokens_ + 1, cache_.capacity());
+    const auto place = cache_.place(cache_.position()), size = std::min(cache_.position() + 1, cache_.capacity());
     const auto head_dim = token_.q.size(3), value_dim = token_.v.size(3), heads = output_.size(1);
     auto* const scores = scores_.mutable_data_ptr<float>() + worker * scores_.stride(0);
     for (auto index = begin; index < end; ++index) {
@@ -111,9 +112,6 @@ class BoundCacheStep : public BoundStep {
     }
   }
   const std::string& implementation() const override { return implementation_; }
-
- protected:
-  void grow() noexcept override { cache_.count_token(); }
 
  private:
   const cpu::CachedAttentionKernels& kernels_;
@@ -137,11 +135,10 @@ KeyValueCache::Step KeyValueCache::step(const Inputs& token, const std::string& 
   const auto bound =
       implementation == kComposedImplementation || output.numel() == 0 ? nullptr : bind(rows, output, workers, implementation);
   if (!bound) {
-    append(token);
-    return {attend_to_cache(token.q, keys(), values(), token.sinks_if_any()), "aten/cache"};
+    const auto [k, v] = append(token);
+    return {attend_to_cache(token.q, k, v, token.sinks_if_any()), "aten/cache"};
   }
   cpu::run_step(*bound, output.size(0) * output.size(1), workers);
-  count_token();
   return {output, bound->implementation()};
 }
 

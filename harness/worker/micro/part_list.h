@@ -2,8 +2,8 @@
 // instruction set (attn/cpu/simd.h says why).
 #pragma once
 
-#include "attn/linear/cpu/backward.h"
-#include "attn/linear/cpu/forward.h"
+#include "attn/linear/cpu/vectors/backward.h"
+#include "attn/linear/cpu/vectors/forward.h"
 #include "harness/worker/micro/parts.h"
 
 namespace attnbench {
@@ -57,8 +57,7 @@ inline attn::cpu::LinearHeadParams params_of(const PartData& d, bool streams) {
 template <class V>
 struct PartList {
   using Map = attn::cpu::Elu<V>;
-  using Forward = attn::cpu::LinearForward<V, float, Map>;
-  using Backward = attn::cpu::LinearBackward<V, float, Map>;
+  using Chunk = attn::cpu::LinearChunk<V, float, Map>;
 
   static constexpr int64_t kVectors = kPartDim / V::kLanes;                    // of a row
   static constexpr int64_t kProduct = kChunkRows * kPartDim * kVectors;        // a chunk times a state, in vectors
@@ -109,7 +108,8 @@ struct PartList {
   template <bool kStreams>
   static void forward(const PartData& d) {
     clear(d);
-    Forward(params_of(d, kStreams), d.scratch).forward(0, d.length, d.state, d.state_vector);
+    Chunk chunk(params_of(d, kStreams), d.scratch);
+    attn::cpu::linear_forward(chunk, 0, d.length, d.state, d.state_vector);
   }
   // The backward passes take a shift off the values, and so copy them to a buffer.
   template <bool kStreams, auto kPass>
@@ -117,11 +117,11 @@ struct PartList {
     clear(d);
     auto p = params_of(d, kStreams);
     p.value_shift = d.value_shift;
-    Backward pass(p, d.scratch);
-    (pass.*kPass)(0, d.length, /*causal=*/true, d.state, d.state_vector);
+    Chunk chunk(p, d.scratch);
+    kPass(chunk, 0, d.length, /*causal=*/true, d.state, d.state_vector);
   }
-  static constexpr auto kOfQueries = &Backward::backward_queries;
-  static constexpr auto kOfKeys = &Backward::backward_keys;
+  static constexpr auto kOfQueries = &attn::cpu::linear_backward_queries<V, float, Map>;
+  static constexpr auto kOfKeys = &attn::cpu::linear_backward_keys<V, float, Map>;
 
   static Parts all() {
     static const auto state = count_tiles<V>(kChunkRows, kPartDim, kPartDim, false);

@@ -270,8 +270,6 @@ SOURCE_FOLDERS = (*TOP_FOLDERS, "examples", "plots", "python", "rivals", "tools"
 LARGER_FOLDERS = {
     "attn": (19, "These are the public headers, whose paths plug-ins include."),
     "attn/cpu": (18, "Each instruction set has a file, and the kernels of all methods share the rest."),
-    "attn/linear/cpu": (21, "Each instruction set has a file, and forward, backward and decoding have files of their own."),
-    "attn/linear/cuda": (18, "Each form of the kernels has a file beside its interface."),
 }  # fmt: skip
 
 

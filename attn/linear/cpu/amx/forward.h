@@ -2,7 +2,7 @@
 // positions.
 #pragma once
 
-#include "attn/linear/cpu/amx_chunk.h"
+#include "attn/linear/cpu/amx/chunk.h"
 
 namespace attn::cpu {
 namespace {

@@ -8,7 +8,7 @@
 //   scan_states  one thread for each number of each head's state; no shared memory
 #pragma once
 
-#include "attn/linear/cuda/block.cuh"
+#include "attn/linear/cuda/tensor_cores/block.cuh"
 
 namespace attn::cuda {
 

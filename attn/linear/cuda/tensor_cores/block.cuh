@@ -18,7 +18,7 @@
 
 #include "attn/linear/cuda/feature_map.cuh"
 #include "attn/linear/cuda/params.h"
-#include "attn/linear/cuda/shape.cuh"
+#include "attn/linear/cuda/tensor_cores/shape.cuh"
 
 namespace attn::cuda {
 

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "attn/cpu/amx_tiles.h"
-#include "attn/linear/cpu/features.h"
-#include "attn/linear/cpu/scales.h"
+#include "attn/linear/cpu/vectors/features.h"
+#include "attn/linear/cpu/vectors/scales.h"
 
 namespace attn::cpu {
 namespace {

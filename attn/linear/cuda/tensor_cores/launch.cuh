@@ -5,10 +5,10 @@
 
 #include "attn/cuda/launch.cuh"
 #include "attn/cuda/stream.h"
-#include "attn/linear/cuda/backward.cuh"
-#include "attn/linear/cuda/forward.cuh"
 #include "attn/linear/cuda/splits.h"
-#include "attn/linear/cuda/states.cuh"
+#include "attn/linear/cuda/tensor_cores/backward.cuh"
+#include "attn/linear/cuda/tensor_cores/forward.cuh"
+#include "attn/linear/cuda/tensor_cores/states.cuh"
 
 namespace attn::cuda {
 

@@ -6,7 +6,7 @@
 // are φ(q), φ(k), v.
 #pragma once
 
-#include "attn/linear/cuda/block.cuh"
+#include "attn/linear/cuda/tensor_cores/block.cuh"
 
 namespace attn::cuda {
 

@@ -4,7 +4,7 @@
 // does, and backward_keys goes back over them. block.cuh describes the shared memory; the 4 row tiles are φ(q), φ(k), v and g′.
 #pragma once
 
-#include "attn/linear/cuda/block.cuh"
+#include "attn/linear/cuda/tensor_cores/block.cuh"
 
 namespace attn::cuda {
 
