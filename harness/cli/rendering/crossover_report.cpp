@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "harness/cli/rendering/answers.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "harness/cli/rendering/answers.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
