@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/schema/field.h"
+#include "harness/schema/record.h"
 
 namespace attnbench {
 
