@@ -201,24 +201,11 @@ void ByteReader::expect_end() {
   if (!at_end()) fail_at(path_, offset_, "more data", "the end of the file");
 }
 
-void write_bytes(const std::string& path, std::span<const uint8_t> bytes, Compression compression) {
-  if (compression == Compression::none) {
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
-    file.close();
-    TORCH_CHECK_VALUE(file, path, ": cannot write the file");
-    return;
-  }
-  auto* const file = gzopen(path.c_str(), "wb9");
-  TORCH_CHECK_VALUE(file, path, ": cannot open the file to write it");
-  bool good = true;
-  while (good && !bytes.empty()) {
-    const auto piece = bytes.first(std::min<size_t>(bytes.size(), size_t{1} << 30));
-    good = gzwrite(file, piece.data(), unsigned(piece.size())) == int(piece.size());
-    bytes = bytes.subspan(piece.size());
-  }
-  good = gzclose(file) == Z_OK && good;
-  TORCH_CHECK_VALUE(good, path, ": cannot write the file");
+void write_bytes(const std::string& path, std::span<const uint8_t> bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
+  file.close();
+  TORCH_CHECK_VALUE(file, path, ": cannot write the file");
 }
 
 }  // namespace experiments

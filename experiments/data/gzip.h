@@ -65,10 +65,7 @@ class ByteReader {
   std::unique_ptr<Inflater> inflater_;  // null for a plain file
 };
 
-enum class Compression { none, gzip };
-
-// Writes a file, and replaces one that exists. The same bytes always give the same file. Throws c10::ValueError, with the path,
-// if the file cannot be written.
-void write_bytes(const std::string& path, std::span<const uint8_t> bytes, Compression compression = Compression::none);
+// Writes a file, and replaces one that exists. Throws c10::ValueError, with the path, if the file cannot be written.
+void write_bytes(const std::string& path, std::span<const uint8_t> bytes);
 
 }  // namespace experiments

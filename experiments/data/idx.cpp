@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "experiments/data/file_error.h"
+#include "experiments/data/gzip.h"
 
 namespace experiments {
 namespace {
@@ -75,23 +76,6 @@ bool begins_as_idx(const std::string& path) {
   if (reader.plain_size().value_or(begin.size()) < begin.size()) return false;
   reader.read(begin.data(), begin.size(), "the beginning of the file");
   return begin == std::array<uint8_t, 3>{0, 0, kUnsignedByte};
-}
-
-void write_idx(const std::string& path, const at::Tensor& values, Compression compression) {
-  TORCH_CHECK_VALUE(values.scalar_type() == at::kByte, path, ": the values to write are ", values.scalar_type(),
-                    ", expected Byte (uint8)");
-  TORCH_CHECK_VALUE(values.dim() >= 1 && values.dim() <= 255, path, ": the values to write have ", values.dim(),
-                    " dimensions, expected 1 to 255");
-  std::vector<uint8_t> bytes = {0, 0, kUnsignedByte, uint8_t(values.dim())};
-  for (const auto size : values.sizes()) {
-    TORCH_CHECK_VALUE(size >= 1 && size <= std::numeric_limits<uint32_t>::max(), path, ": the values to write have shape ",
-                      values.sizes(), ", expected sizes of 1 to 2^32 - 1");
-    for (const int shift : {24, 16, 8, 0}) bytes.push_back(uint8_t(size >> shift));
-  }
-  const auto elements = values.cpu().contiguous();
-  const auto* const data = elements.const_data_ptr<uint8_t>();
-  bytes.insert(bytes.end(), data, data + elements.numel());
-  write_bytes(path, bytes, compression);
 }
 
 }  // namespace experiments

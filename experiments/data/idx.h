@@ -10,8 +10,6 @@
 #include <cstdint>
 #include <string>
 
-#include "experiments/data/gzip.h"
-
 namespace experiments {
 
 // Reads an IDX file with this number of dimensions as a uint8 tensor. Throws c10::ValueError, with the path, the offset, what was
@@ -28,9 +26,5 @@ inline at::Tensor read_idx_labels(const std::string& path) { return read_idx(pat
 // Whether the file begins as an IDX file of unsigned bytes does, with any number of dimensions. Throws c10::ValueError if the
 // file cannot be read.
 bool begins_as_idx(const std::string& path);
-
-// Writes a uint8 tensor of 1 to 255 dimensions as an IDX file. Throws c10::ValueError if the dtype, the number of dimensions or a
-// size does not fit the format, or if the file cannot be written.
-void write_idx(const std::string& path, const at::Tensor& values, Compression compression = Compression::none);
 
 }  // namespace experiments

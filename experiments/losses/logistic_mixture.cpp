@@ -97,8 +97,10 @@ at::Tensor sample_logistic_mixture(const at::Tensor& parameters, LogisticSampler
   const std::vector<int64_t> shape = parameters.sizes().slice(0, size_t(parameters.dim() - 1)).vec();
   const auto weights = at::softmax(mixture.logits, -1).reshape({-1, components});
   const auto chosen = at::multinomial(weights, 1, /*replacement=*/true, generator);
-  const auto of_chosen = [&](const at::Tensor& all) { return all.reshape({-1, components}).gather(1, chosen).view(shape); };
-  const auto means = of_chosen(mixture.means), log_scales = of_chosen(mixture.log_scales);
+  const auto chosen_component = [&](const at::Tensor& all) {
+    return all.reshape({-1, components}).gather(1, chosen).view(shape);
+  };
+  const auto means = chosen_component(mixture.means), log_scales = chosen_component(mixture.log_scales);
   const auto scales =
       sampler == LogisticSampler::as_paper ? at::elu(log_scales) + kAuthorsScaleOffset : log_scales.clamp_min(kMinLogScale).exp();
   // rand() may be 0 but never 1. The smallest positive number in its place keeps infinity out of the product below.

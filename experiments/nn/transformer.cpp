@@ -70,12 +70,6 @@ void TransformerEncoderImpl::set_seed(uint64_t seed) {
 
 // ---------------------------------------------------------------- models
 
-SequenceModelOptions copy_model(const std::string& method, uint64_t seed) {
-  return {.tokens = 11,
-          .outputs = 11,
-          .encoder = {.method = method, .layers = 4, .width = 256, .heads = 8, .head_dim = 32, .seed = seed}};
-}
-
 SequenceModelOptions image_model(int64_t layers, const std::string& method, uint64_t seed) {
   return {.tokens = 256,
           .outputs = kImageOutputs,

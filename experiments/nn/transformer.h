@@ -81,8 +81,6 @@ struct SequenceModelOptions {
   TransformerOptions encoder;
 };
 
-// The model of the copy task: 11 tokens and an output logit for each, 4 layers, 8 heads of 32, width 256. 3,163,787 parameters.
-SequenceModelOptions copy_model(const std::string& method, uint64_t seed = 0);
 // The model of images: 256 tokens, 30 outputs (logistic_mixture.h), 8 heads of 32, width 256. MNIST's has 8 layers and 6,359,070
 // parameters, CIFAR-10's 16 layers and 12,677,150.
 SequenceModelOptions image_model(int64_t layers, const std::string& method, uint64_t seed = 0);

@@ -276,12 +276,6 @@ Json idx(const Json& request) {
   return json_of(read_idx(request.at("path").get<std::string>(), request.at("dims").get<int64_t>()));
 }
 
-Json write_idx_file(const Json& request) {
-  write_idx(request.at("path").get<std::string>(), tensor_from(request.at("values")),
-            request.at("gzip").get<bool>() ? Compression::gzip : Compression::none);
-  return nullptr;
-}
-
 Json images(const Json& request) {
   const auto set = load_images(request.at("folder").get<std::string>());
   const auto part = [](const ImagePart& p) {
@@ -332,7 +326,6 @@ const std::map<std::string, Json (*)(const Json&)> kCalls{{"encoder", encoder},
                                                           {"copy_loss", copy_loss},
                                                           {"ctc", ctc},
                                                           {"read_idx", idx},
-                                                          {"write_idx", write_idx_file},
                                                           {"load_images", images},
                                                           {"load_speech", speech},
                                                           {"write_made_speech", write_speech_folder}};

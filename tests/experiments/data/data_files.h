@@ -1,7 +1,9 @@
 // Helpers for the tests of experiments/data: bytes, files, and what is wrong with each shortened file.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cstdint>
 #include <span>
@@ -16,6 +18,28 @@ namespace experiments {
 
 inline std::span<const uint8_t> bytes_of(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+enum class Compression { none, gzip };
+
+// Writes a file, and replaces one that exists.
+inline void write_bytes(const std::string& path, std::span<const uint8_t> bytes, Compression compression) {
+  if (compression == Compression::none) return write_bytes(path, bytes);
+  auto* const file = gzopen(path.c_str(), "wb9");
+  ASSERT_TRUE(file) << path;
+  EXPECT_EQ(gzwrite(file, bytes.data(), unsigned(bytes.size())), int(bytes.size())) << path;
+  EXPECT_EQ(gzclose(file), Z_OK) << path;
+}
+
+// Writes a uint8 tensor as an IDX file.
+inline void write_idx(const std::string& path, const at::Tensor& values, Compression compression = Compression::none) {
+  std::vector<uint8_t> bytes = {0, 0, 0x08, uint8_t(values.dim())};
+  for (const auto size : values.sizes())
+    for (const int shift : {24, 16, 8, 0}) bytes.push_back(uint8_t(size >> shift));
+  const auto elements = values.contiguous();
+  const auto* const data = elements.const_data_ptr<uint8_t>();
+  bytes.insert(bytes.end(), data, data + elements.numel());
+  write_bytes(path, bytes, compression);
 }
 
 // The bytes as gzip data of one member.

@@ -108,7 +108,8 @@ TEST(Generate, RefusesMistakes) {
   EXPECT_CONTAINS(refusal(4, {.first_byte_counts = at::arange(-1, 255, at::kLong)}), "counts of at least 0");
   const auto other = make_decoder(
       [] {
-        SequenceModel model(copy_model("linear"));
+        SequenceModel model(SequenceModelOptions{
+            .tokens = 11, .outputs = 11, .encoder = {.method = "linear", .layers = 1, .width = 8, .heads = 1, .head_dim = 8}});
         model->eval();
         return model;
       }(),

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/data/idx.h"
 #include "experiments/training/checkpoint.h"
+#include "tests/experiments/data/data_files.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/temp_folder.h"
 
