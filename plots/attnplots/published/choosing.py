@@ -91,7 +91,7 @@ def training_choices(found: Sequence[Record], crosses: dict[str, float]) -> list
     if windows and (rival := _least(_at(_of(found, [RIVAL]), longest), TIME)) and (best := _least(_at(windows, longest), TIME)):
         chosen.append(Choice(
             "softmax where a token needs only what is near", series_name(best),
-            f"N = {longest:,}: {time_text(best[TIME])}, {times_as_fast(best[TIME] / rival[TIME], RIVAL)}",
+            f"N = {longest:,}: {time_text(best[TIME])}, {times_as_fast(rival[TIME] / best[TIME], RIVAL)}",
         ))  # fmt: skip
     last = _longest(fixed)
     for need, methods in (
@@ -115,11 +115,11 @@ def decoding_choices(found: Sequence[Record]) -> list[Choice]:
     rival = _least(_at(_of(found, ["stateful-sdpa", "stateful-softmax"]), last), "time_median_ms")
     if not best or not rival:
         return []
-    ratio = best["time_median_ms"] / rival["time_median_ms"]
+    speedup = rival["time_median_ms"] / best["time_median_ms"]
     return [Choice(
         "generating long texts", series_name(best),
         f"token {last:,}: {time_text(best['time_median_ms'])} and {bytes_text(best['state_bytes'])} of state, "
-        f"{times_as_fast(ratio, rival['method'])}, which keeps {bytes_text(rival['state_bytes'])}",
+        f"{times_as_fast(speedup, rival['method'])}, which keeps {bytes_text(rival['state_bytes'])}",
     )]  # fmt: skip
 
 

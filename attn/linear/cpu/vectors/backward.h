@@ -118,7 +118,7 @@ void score_values(LinearChunk<V, E, Map>& chunk) {
       float* p = b.scores + i * kChunkRows + c;
       V::store(p, V::add(V::load(p), V::all(b.grad_normalizer[i])));
     }
-  if constexpr (kHasScales<Map>) chunk.scales.template scale_scores<Triangle::upper>();
+  if constexpr (kHasScales<Map>) chunk.scales().template scale_scores<Triangle::upper>();
   keep_triangle<V, Triangle::upper>(b.scores);
 }
 
@@ -158,7 +158,7 @@ template <class V, class E, class Map>
 void linear_backward_queries(LinearChunk<V, E, Map>& chunk, int64_t begin, int64_t end, bool causal, float* t, float* z) {
   auto& b = chunk.b;
   const auto& p = chunk.p;
-  [[maybe_unused]] const auto& scales = chunk.scales;
+  [[maybe_unused]] const auto scales = chunk.scales();
   chunk.for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
     chunk.load_queries(first, count);
     chunk.load_scaled_gradients(first, count);
@@ -206,7 +206,7 @@ template <class V, class E, class Map>
 void linear_backward_keys(LinearChunk<V, E, Map>& chunk, int64_t begin, int64_t end, bool causal, float* r, float* y) {
   auto& b = chunk.b;
   const auto& p = chunk.p;
-  [[maybe_unused]] const auto& scales = chunk.scales;
+  [[maybe_unused]] const auto scales = chunk.scales();
   chunk.ahead = -2 * kChunkRows;
   const int64_t last = begin + (end - begin - 1) / kChunkRows * kChunkRows;
   for (int64_t first = last; first >= begin; first -= kChunkRows) {

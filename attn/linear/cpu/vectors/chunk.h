@@ -134,10 +134,10 @@ struct LinearChunk {
   template <bool kTransposed>
   void add_chunk_keys(float* state, float* z, const float* values, int64_t value_stride) {
     if constexpr (kHasScales<Map>) {
-      scales.set_state_scales(scales.scale_of(z));
-      const float factor = scales.raise_scale(z, b.state_scales[kChunkRows]);
+      scales().set_state_scales(scales().scale_of(z));
+      const float factor = scales().raise_scale(z, b.state_scales[kChunkRows]);
       multiply_unless_one<V>(state, b.features * b.values, factor), multiply_unless_one<V>(z, b.features, factor);
-      scales.scale_keys(scales.scale_of(z));
+      scales().scale_keys(scales().scale_of(z));
     }
     if constexpr (kTransposed) add_products_of_chunk<V>(b.v, b.values, b.kappa, b.features, b.values, b.features, state);
     else add_products_of_chunk<V>(b.kappa, b.features, values, value_stride, b.features, b.values, state);
@@ -147,10 +147,10 @@ struct LinearChunk {
   // Adds the loaded queries to R and Y.
   void add_chunk_queries(float* r, float* y) {
     if constexpr (kHasScales<Map>) {
-      float scale = scales.scale_of(y);
+      float scale = scales().scale_of(y);
       for (int i = 1; i <= kChunkRows; ++i)
         if (-b.state_scales[i] > scale) scale = -b.state_scales[i];
-      const float factor = scales.raise_scale(y, scale);
+      const float factor = scales().raise_scale(y, scale);
       multiply_unless_one<V>(r, b.features * b.values, factor), multiply_unless_one<V>(y, b.features, factor);
       for (int i = 0; i < kChunkRows; ++i)
         scale_row<V>(b.phi + i * b.features, b.features, scalar_exp<V>(-b.state_scales[i + 1] - scale));
@@ -166,6 +166,9 @@ struct LinearChunk {
     }
   }
 
+  // A value, since a member that refers to b would be read from memory for each use.
+  LinearScales<V> scales() { return {b}; }
+
   // ε relative to the scales of query and state, for the vector of positions from c on.
   typename V::F epsilon(int c) const {
     if constexpr (!kHasScales<Map>) return V::all(float(p.epsilon));
@@ -175,7 +178,6 @@ struct LinearChunk {
 
   const LinearHeadParams p;
   LinearScratch b;
-  const LinearScales<V> scales{b};
   int64_t ahead = 2 * kChunkRows;  // how many positions ahead the kernels prefetch; negative when they go back
 
  private:

@@ -30,7 +30,7 @@ template <class V, class E, class Map>
 void linear_forward(LinearChunk<V, E, Map>& chunk, int64_t begin, int64_t end, float* s, float* z) {
   auto& b = chunk.b;
   const auto& p = chunk.p;
-  [[maybe_unused]] const auto& scales = chunk.scales;
+  [[maybe_unused]] const auto scales = chunk.scales();
   chunk.for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
     chunk.load_queries(first, count);
     transpose<V>(b.phi, b.features, kChunkRows, b.features, b.left, kChunkRows);
@@ -63,7 +63,7 @@ template <class V, class E, class Map>
 void linear_read(LinearChunk<V, E, Map>& chunk, int64_t begin, int64_t end, const float* s, const float* z) {
   auto& b = chunk.b;
   const auto& p = chunk.p;
-  [[maybe_unused]] const auto& scales = chunk.scales;
+  [[maybe_unused]] const auto scales = chunk.scales();
   chunk.for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
     chunk.load_queries(first, count);
     transpose<V>(b.phi, b.features, kChunkRows, b.features, b.left, kChunkRows);
