@@ -104,7 +104,7 @@ void ForeignCollector::add(const std::string& name, const Json& value, double fa
   if (std::isfinite(number) && number > 0) values_[index].push_back(number);
   else if (value.is_number() || value.is_null())
     add_fault(name, fmt::format("{} is {}, expected a number above 0", run_.measure.name,
-                                value.is_null() ? "missing or NaN" : value.dump()));
+                                value.is_null() ? "missing or NaN" : shortened(value.dump(), 40)));
   else
     fail(fmt::format("{} of the benchmark {} is {}, expected a number", run_.measure.name, quoted_name(name), value.type_name()));
 }

@@ -59,6 +59,7 @@ RunComparison compare_runs(RunSet a, RunSet b, const EquivalenceCriteria& criter
   std::map<std::string, const RunSet::Benchmark*> of_b;
   for (const auto& benchmark : comparison.b.benchmarks) of_b[benchmark.name] = &benchmark;
   std::vector<TwoSides> costs;
+  std::string first_fault;  // of a benchmark that both sides have
   const auto& measure = comparison.a.measure;
   for (const auto& before : comparison.a.benchmarks) {
     const auto found = of_b.find(before.name);
@@ -72,6 +73,7 @@ RunComparison compare_runs(RunSet a, RunSet b, const EquivalenceCriteria& criter
     if (!before.fault.empty() || !after.fault.empty()) {
       comparison.not_compared.push_back(fmt::format("{}: no value in {}: {}", name, before.fault.empty() ? "b" : "a",
                                                     before.fault.empty() ? after.fault : before.fault));
+      if (first_fault.empty()) first_fault = comparison.not_compared.back();
       continue;
     }
     comparison.benchmarks.push_back({before.name, {before.values, after.values}, {}});
@@ -80,6 +82,9 @@ RunComparison compare_runs(RunSet a, RunSet b, const EquivalenceCriteria& criter
       for (auto& value : *side) value = cost_of(measure, value);
   }
   for (const auto& [name, benchmark] : of_b) comparison.not_compared.push_back(fmt::format("{}: only in b", safe_text(name)));
+  if (costs.empty() && !first_fault.empty())
+    throw UsageError(fmt::format("{} and {} have no benchmark with values on both sides; {}", comparison.a.path,
+                                 comparison.b.path, first_fault));
   if (costs.empty())
     throw UsageError(fmt::format("{} and {} have no benchmark in common that has the measure {}", comparison.a.path,
                                  comparison.b.path, measure.name));

@@ -16,7 +16,8 @@ constexpr std::string_view kSplitMethods[] = {"delta",  "gated-delta",   "gla", 
                                               "linear", "linear-elu0.1", "retnet", kRing, "simple-gla"};
 
 // The axes whose values the drawn inputs and the measurement of ranks do not follow.
-constexpr std::string_view kDefaultAxes[] = {"key_lengths", "pattern", "packed", "inputs", "concentration", "cache", "graph"};
+constexpr std::string_view kDefaultAxes[] = {"key_lengths", "pattern",       "packed", "sinks",
+                                             "inputs",      "concentration", "cache",  "graph"};
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 

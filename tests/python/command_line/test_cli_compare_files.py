@@ -102,6 +102,10 @@ def test_what_cannot_be_compared_is_named(attnbench, sides, side):
     faulty = side("faulty", [metrics(slow=1) | {"same": {"latency": {"value": float("nan")}}}] * 8)
     said = " ".join(attnbench("compare", sides[0], faulty).stdout.split())
     assert "Not compared: same: no value in b: latency is missing or NaN" in said
+    nothing = side("nothing", [{"slow": {"latency": {"value": float("nan")}}}] * 8)
+    assert "no benchmark with values on both sides; slow: no value in a: latency is missing or NaN" in attnbench(
+        "compare", nothing, nothing, code=USAGE
+    ).stderr
     assert "--apart is for records" in attnbench("compare", *sides, "--apart=method", code=USAGE).stderr
 
 

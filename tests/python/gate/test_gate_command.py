@@ -198,6 +198,12 @@ def test_a_benchmark_that_is_missing_in_a_later_run_is_unusable(gate, tmp_path):
     assert verdicts(gate(UNUSABLE, later, "--format=json"))["emit"] == "unusable"
 
 
+def test_a_benchmark_whose_value_is_no_number_in_a_later_run_is_unusable(gate, tmp_path):
+    later = f"n=$(cat '{tmp_path}/n' || echo 0); echo $((n + 1)) > '{tmp_path}/n'; if [ $n -lt 6 ]; then ./bench.sh; else ./bench.sh | sed 's/emit\": {{\"latency\": {{\"value\": [^}}]*/emit\": {{\"latency\": {{\"value\": NaN/'; fi"
+    done = gate(UNUSABLE, later, "--format=json")
+    assert verdicts(done)["emit"] == "unusable" and "latency is missing or NaN" in done.stdout
+
+
 def test_a_command_without_an_end_is_ended_with_all_that_it_started(gate, tmp_path):
     said = gate(UNUSABLE, f"sleep 7777 & echo $! > '{tmp_path}/child'; sleep 7777", "--deadline=0.5").stderr
     assert "had not ended after" in said and "(--deadline)" in said

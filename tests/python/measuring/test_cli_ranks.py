@@ -64,6 +64,7 @@ def test_every_method_that_is_split_is_one_of_the_package(attnbench):
         ("gated-delta", {"protocol": "decode"}, "decode is not measured with several ranks"),
         ("gated-delta", {"value_dim": 4}, "value_dim = head_dim"),
         ("gated-delta", {"packed": "uniform:3"}, "ranks are measured with packed = none alone"),
+        ("sparse-sdpa", {"sinks": "true"}, "ranks are measured with sinks = false alone"),
         ("gated-delta", {"cache": "cold"}, "ranks are measured with cache = warm alone"),
         ("gated-delta", {"query_len": 255}, "query_len = 255 cannot be cut into 2 equal pieces for 2 ranks"),
         ("sparse-sdpa", {"query_len": 254}, "query_len = 254 cannot be cut into 4 equal pieces for 2 ranks"),

@@ -1,6 +1,7 @@
 """Tests of `attnbench history`: lines that are added to files and to branches, by several jobs at once and
 after kills, and the page that names the commits that changed something."""
 
+import fcntl
 import hashlib
 import json
 import math
@@ -8,9 +9,10 @@ import os
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from conftest import HANG_S, Cli, opened_page, results_of, strict_json
+from conftest import HANG_S, Cli, opened_page, results_of, strict_json, wait_for
 
 USAGE = 2
 IDENTITY = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "a"), ("EMAIL", "a@b"))}
@@ -124,6 +126,26 @@ def test_jobs_that_race_lose_no_line(clone, tmp_path):
         list(pool.map(add, range(4)))
     for text in (on_branch(clone), (tmp_path / "history.jsonl").read_text()):
         assert sorted(line["case"] for line in lines_of(text)) == sorted(f"case{n}" for n in range(4) for _ in range(2))
+
+
+def test_a_job_waits_for_the_one_that_appends(clone, tmp_path):
+    """The other job is this process, which has the lock and an unfinished line."""
+    file = tmp_path / "history.jsonl"
+    clone("history", "add", bmf(tmp_path, a=1), "--to", file)
+    whole = file.read_text()
+    with file.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(whole[:10])
+        other.flush()
+        words = clone.command("history", "add", tmp_path / "run.json", "--to", file)
+        started = subprocess.Popen(words, cwd=clone.folder)
+        # The kernel lists a process that waits for a lock after an arrow.
+        wait_for(lambda: re.search(rf"-> FLOCK .* {started.pid} ", Path("/proc/locks").read_text()) or started.poll() is not None, "the lock")
+        assert started.poll() is None and file.read_text() == whole + whole[:10]
+        other.write(whole[10:])
+        other.flush()
+    assert started.wait(HANG_S) == 0
+    assert len(lines_of(file.read_text())) == 3
 
 
 def test_a_push_that_is_refused_is_an_error_with_gits_words(clone, tmp_path):
