@@ -170,9 +170,10 @@ const std::vector<Field>& fields() {
        .member = &Case::pattern,
        .description =
            "keys that a query sees by its distance from them: all; a window, also with the first k keys or with m global "
-           "positions; multiples of a stride or of a dilation; or blocks (docs/patterns.md)",
-       .choices = {"all", "window:W", "window:W+first:k", "window:W+global:m", "global:m", "strided:l", "strided:sqrt",
-                   "dilated:W/d", "block:B/c"},
+           "positions; multiples of a stride, which is the square root of the number of keys in strided:sqrt, or of a dilation; "
+           "or blocks (docs/patterns.md)",
+       .choices = {"all", "window:W", "window:W+first:k", "window:W+global:m", "global:m", "strided:l", "dilated:W/d",
+                   "block:B/c"},
        .kind = AxisKind::size,
        .compared = true,
        .since = 8,
