@@ -90,7 +90,7 @@ std::string logistic_sampler_name(LogisticSampler sampler) {
 }
 
 at::Tensor sample_logistic_mixture(const at::Tensor& parameters, LogisticSampler sampler,
-                                   std::optional<at::Generator> generator) {
+                                   const std::optional<at::Generator>& generator) {
   const at::NoGradGuard no_grad;
   const auto mixture = split("sample_logistic_mixture", parameters.to(at::kDouble));
   const auto components = mixture.means.size(-1);

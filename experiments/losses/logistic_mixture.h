@@ -43,7 +43,7 @@ std::string logistic_sampler_name(LogisticSampler sampler);
 // gradients. `generator` is one of the parameters' device, or absent for PyTorch's default one. Throws c10::ValueError for other
 // shapes and dtypes.
 at::Tensor sample_logistic_mixture(const at::Tensor& parameters, LogisticSampler sampler,
-                                   std::optional<at::Generator> generator = std::nullopt);
+                                   const std::optional<at::Generator>& generator = std::nullopt);
 
 // Draws as sample_logistic_mixture() does, but on the CPU, in one loop without tensor operations, and from other random numbers:
 // for the generation of images, where a byte of a single image must cost little beside the model.
