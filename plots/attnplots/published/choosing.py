@@ -4,7 +4,7 @@ Each choice is computed from the records of the sweeps `today`, `decode` and `qu
 outlives the numbers behind it. A choice whose records are missing is left out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,13 +123,18 @@ def decoding_choices(found: Sequence[Record]) -> list[Choice]:
     )]  # fmt: skip
 
 
-def quality_choices(found: Sequence[Record]) -> list[Choice]:
-    """The choice about replacing the softmax attention of a trained model."""
-    scored = [
+def _scored(found: Iterable[Record]) -> list[Record]:
+    """The records of the quoted quality: causal, of normal inputs and one length, without exact methods."""
+    return [
         r for r in found
         if r["method"] not in EXACT and r.get("causal") and r["inputs"] == "normal" and r.get("quality_row_error_median") is not None
-        and r["concentration"] == CONCENTRATION and r["query_len"] == QUALITY_LENGTH
+        and r["query_len"] == QUALITY_LENGTH
     ]  # fmt: skip
+
+
+def quality_choices(found: Sequence[Record]) -> list[Choice]:
+    """The choice about replacing the softmax attention of a trained model."""
+    scored = [r for r in _scored(found) if r["concentration"] == CONCENTRATION]
     ordered = sorted(scored, key=lambda r: r["quality_row_error_median"])[:3]
     if not ordered:
         return []
@@ -158,8 +163,24 @@ def decisions(root: Path) -> list[str]:
     if not chosen:
         return NOTHING
     rows = [[choice.need, choice.use, choice.measured] for choice in chosen]
-    where = "; ".join(dict.fromkeys(sources))
-    return [*verdicts.table(["you need", "use", "measured"], rows), f"Measured on {where}."]
+    return [*verdicts.table(["you need", "use", "measured"], rows), f"Measured on {'; '.join(sources)}."]
+
+
+def _by_series(found: Sequence[Record], column: str, values: Sequence[float]) -> Iterator[tuple[str, list[Record | None]]]:
+    """The name of each series, and its records with these values of a column."""
+    by_case = {(series_name(r), r[column]): r for r in found}
+    for name in dict.fromkeys(series_name(r) for r in found):
+        yield name, [by_case.get((name, value)) for value in values]
+
+
+def _cells(of: Iterable[Record | None], text: Callable[[Record], str]) -> list[str]:
+    return [text(record) if record else "not measured" for record in of]
+
+
+def _size_at_longest(of: Sequence[Record | None], column: str) -> str:
+    """The size of the last record that is there, with its length."""
+    last = next((record for record in reversed(of) if record), None)
+    return f"{bytes_text(last[column])} at {last['query_len']:,}" if last else "not measured"
 
 
 def training_table(root: Path) -> list[str]:
@@ -168,14 +189,10 @@ def training_table(root: Path) -> list[str]:
     if not folder or not found:
         return NOTHING
     lengths = sorted({r["query_len"] for r in found if r["method"] == "linear" and r["query_len"] >= 512})
-    by_case = {(series_name(r), r["query_len"]): r for r in found}
-    rows = []
-    for name in dict.fromkeys(series_name(r) for r in found):
-        known = [by_case.get((name, n)) for n in lengths]
-        times = [f"{time_text(r[TIME])}" if r else "not measured" for r in known]
-        last = next((r for r in reversed(known) if r), None)
-        memory = f"{bytes_text(last[MEMORY])} at {last['query_len']:,}" if last else "not measured"
-        rows.append([name, *times, memory])
+    rows = [
+        [name, *_cells(known, lambda r: time_text(r[TIME])), _size_at_longest(known, MEMORY)]
+        for name, known in _by_series(found, "query_len", lengths)
+    ]
     head = ["method", *(f"N = {n:,}" for n in lengths), "memory"]
     return [
         *verdicts.table(head, rows),
@@ -190,14 +207,11 @@ def decoding_table(root: Path) -> list[str]:
         return NOTHING
     found = [r for r in found if r["protocol"] == "decode"]
     lengths = [n for n in (64, 4096, 65536) if _at(found, n)]
-    by_case = {(series_name(r), r["query_len"]): r for r in found}
-    rows = []
-    for name in dict.fromkeys(series_name(r) for r in found):
-        known = [by_case.get((name, n)) for n in lengths]
-        last = next((r for r in reversed(known) if r), None)
-        if last:
-            times = [time_text(r["time_median_ms"]) if r else "not measured" for r in known]
-            rows.append([name, *times, f"{bytes_text(last['state_bytes'])} at {last['query_len']:,}"])
+    rows = [
+        [name, *_cells(known, lambda r: time_text(r["time_median_ms"])), _size_at_longest(known, "state_bytes")]
+        for name, known in _by_series(found, "query_len", lengths)
+        if any(known)
+    ]
     head = ["method", *(f"token {n:,}" for n in lengths), "state"]
     return [*verdicts.table(head, rows), "8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found, PAGE) + "."]
 
@@ -205,19 +219,14 @@ def decoding_table(root: Path) -> list[str]:
 def quality_table(root: Path) -> list[str]:
     """The error of methods relative to exact attention, by how peaked the attention is."""
     folder, found = _load(root, QUALITY)
-    own = [
-        r for r in found
-        if r.get("causal") and r["query_len"] == QUALITY_LENGTH and r["inputs"] == "normal" and r.get("quality_row_error_median") is not None
-        and r["method"] not in EXACT
-    ]  # fmt: skip
+    own = _scored(found)
     if not folder or not own:
         return NOTHING
     levels = sorted({r["concentration"] for r in own})
-    by_case = {(series_name(r), r["concentration"]): r for r in own}
-    rows = []
-    for name in dict.fromkeys(series_name(r) for r in own):
-        known = [by_case.get((name, level)) for level in levels]
-        rows.append([name, *(f"{r['quality_row_error_median']:.2f}" if r else "not measured" for r in known)])
+    rows = [
+        [name, *_cells(known, lambda r: f"{r['quality_row_error_median']:.2f}")]
+        for name, known in _by_series(own, "concentration", levels)
+    ]
     share = {r["concentration"]: r.get("quality_effective_share") for r in own}
     heads = [f"{level:g} ({100 * share[level]:.2g} % of the keys)" if share[level] else f"{level:g}" for level in levels]
     return [

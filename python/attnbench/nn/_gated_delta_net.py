@@ -1,6 +1,5 @@
 """The layer Gated DeltaNet, and what it keeps of the tokens that it has seen."""
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
 from attnbench.convolution import causal_conv1d_fn, causal_conv1d_update
+from attnbench.nn._parts import check_sizes, empty_convolution, step_biases
 from attnbench.recurrent import chunk_gated_delta_rule
 from attnbench.recurrent._rule import wide_dtype
 
@@ -86,13 +86,9 @@ class GatedDeltaNet(nn.Module):
             eps: of the normalisation of outputs.
         """
         super().__init__()
-        sizes = {
-            "width": width, "heads": heads, "value_heads": value_heads, "head_dim": head_dim,
-            "value_dim": value_dim, "conv_width": conv_width,
-        }  # fmt: skip
-        for name, size in sizes.items():
-            if size is not None and size < 1:
-                raise ValueError(f"{name} = {size}, expected at least 1")
+        check_sizes(
+            width=width, heads=heads, value_heads=value_heads, head_dim=head_dim, value_dim=value_dim, conv_width=conv_width
+        )
         if head_dim is None and width % heads:
             raise ValueError(f"width = {width}, expected a multiple of heads = {heads}, or head_dim")
         value_heads = heads if value_heads is None else value_heads
@@ -106,8 +102,7 @@ class GatedDeltaNet(nn.Module):
         self.in_proj_ba = nn.Linear(width, 2 * value_heads, bias=False)
         channels = 2 * keys + values
         self.conv1d = nn.Conv1d(channels, channels, conv_width, groups=channels, bias=False)
-        steps = torch.empty(value_heads).uniform_(math.log(0.001), math.log(0.1)).exp()
-        self.dt_bias = nn.Parameter(steps.expm1().log())  # softplus of this is the step
+        self.dt_bias = nn.Parameter(step_biases(value_heads))
         self.A_log = nn.Parameter(torch.empty(value_heads).uniform_(0.01, 16).log())
         self.norm = GatedRMSNorm(self.value_dim, eps)
         self.out_proj = nn.Linear(values, width, bias=False)
@@ -117,7 +112,7 @@ class GatedDeltaNet(nn.Module):
         weight = self.conv1d.weight
         state = (batch, self.value_heads, self.head_dim, self.value_dim)
         return GatedDeltaNetCache(
-            weight.new_zeros(batch, weight.shape[0], weight.shape[2] - 1),
+            empty_convolution(weight, batch),
             weight.new_zeros(state, dtype=wide_dtype(weight)),
         )
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from attnbench.convolution import causal_conv1d_fn, causal_conv1d_update
+from attnbench.nn._parts import check_sizes, empty_convolution, step_biases
 from attnbench.recurrent import chunk_simple_gla, selective_state_update
 from attnbench.recurrent._rule import softplus, wide_dtype
 
@@ -92,13 +93,7 @@ class Mamba2(nn.Module):
             eps: of the normalisation of outputs.
         """
         super().__init__()
-        sizes = {
-            "width": width, "heads": heads, "head_dim": head_dim, "state_dim": state_dim, "groups": groups,
-            "conv_width": conv_width,
-        }  # fmt: skip
-        for name, size in sizes.items():
-            if size is not None and size < 1:
-                raise ValueError(f"{name} = {size}, expected at least 1")
+        check_sizes(width=width, heads=heads, head_dim=head_dim, state_dim=state_dim, groups=groups, conv_width=conv_width)
         if head_dim is None and 2 * width % heads:
             raise ValueError(f"2 · width = {2 * width}, expected a multiple of heads = {heads}, or head_dim")
         if heads % groups:
@@ -110,8 +105,7 @@ class Mamba2(nn.Module):
         channels = inner + 2 * groups * state_dim
         self.in_proj = nn.Linear(width, inner + channels + heads, bias=bias)
         self.conv1d = nn.Conv1d(channels, channels, conv_width, groups=channels, bias=conv_bias)
-        steps = torch.empty(heads).uniform_(math.log(0.001), math.log(0.1)).exp()
-        self.dt_bias = nn.Parameter(steps.expm1().log())  # softplus of this is the step
+        self.dt_bias = nn.Parameter(step_biases(heads))
         self.A_log = nn.Parameter(torch.arange(1, heads + 1, dtype=torch.get_default_dtype()).log())
         self.D = nn.Parameter(torch.ones(heads))
         self.norm = GroupedRMSNorm(inner, groups, eps)
@@ -122,7 +116,7 @@ class Mamba2(nn.Module):
         weight = self.conv1d.weight
         wide = wide_dtype(weight)
         return Mamba2Cache(
-            weight.new_zeros(batch, weight.shape[0], weight.shape[2] - 1),
+            empty_convolution(weight, batch),
             weight.new_zeros((batch, self.heads, self.head_dim, self.state_dim), dtype=wide),
         )
 
