@@ -66,6 +66,10 @@ TABLE: dict[str, Figure | Command] = {
         "draws time and memory of attention with patterns of visible keys, each pattern as a curve of its own, and the errors of windows",
         "figures.patterns:describe",
     ),
+    "recurrent": Figure(
+        "draws time and peak memory of recurrent attention against the sequence length, beside linear and softmax attention",
+        "figures.recurrent:describe",
+    ),
     "decode": Figure(
         "draws time per token and memory of decoding against the position in the sequence",
         "figures.decode:describe", "figures.decode:describe_ratio",

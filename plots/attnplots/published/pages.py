@@ -1,6 +1,6 @@
 """Writes into the project's pages what the records say, so that no number is copied by hand.
 
-README.md, docs/numbers.md, docs/experiments.md and docs/choosing.md have blocks between the lines `<!-- results: NAME -->` and
+README.md, docs/numbers.md, docs/experiments.md, docs/choosing.md and docs/recurrent.md have blocks between the lines `<!-- results: NAME -->` and
 `<!-- results end -->`; docs/claims.md is written as a whole.
 """
 
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnplots.published import choosing, experiment_tables, verdicts
+from attnplots.published import choosing, experiment_tables, recurrent_tables, verdicts
+from attnplots.published.choosing import GATES
 from attnplots.published.quoted import linked_provenance, machine_folder
 from attnplots.records import certainty, crossovers, driver, records
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
@@ -18,11 +19,11 @@ from attnplots.records.ratios import Speedups
 from attnplots.records.records import Record, RecordsError
 from attnplots.records.words import amount, listed, span, times_as_fast
 
-PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md", "docs/choosing.md")
+PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md", "docs/choosing.md", "docs/recurrent.md")
 CLAIMS = "docs/claims.md"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
 # A link to the figure of a sweep, which is in the folder of a machine.
-PICTURE = re.compile(r"\(results/([\w-]+)/[\w-]+/\1\.png\)")
+PICTURE = re.compile(r"\(((?:\.\./)*)results/([\w-]+)/[\w-]+/\2\.png\)")
 # The lengths that the table of Figure 1 shows.
 LENGTHS = (4096, 65536)
 TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
@@ -30,10 +31,14 @@ TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
 WITHIN = 5
 # The rivals of methods that have kernels of this project, and what they are called elsewhere.
 PACKAGES = {
+    "rivals/transformers-recurrent.py": "transformers",
+    "rivals/onnxruntime-recurrent.py": "onnxruntime",
     "rivals/fast-transformers.py": "pytorch-fast-transformers",
     "rivals/reformer-pytorch.py": "reformer-pytorch",
     "rivals/performer-pytorch.py": "performer-pytorch",
 }
+# The protocols that are compared with rivals, in words.
+PASSES = {"forward": "forward", "forward_backward": "with gradients"}
 # PyTorch's flexible attention, which is compared with PyTorch's own RIVAL.
 FLEX = "rivals/flex-attention.py"
 
@@ -111,32 +116,43 @@ def figure1_table(root: Path) -> list[str]:
 
 
 def rivals_table(root: Path) -> list[str]:
-    """The times of the packages of others, divided by those of this project's methods, as a table; and how PyTorch's
-    flex_attention compares with its sdpa."""
-    folder = machine_folder(root, "rivals")
-    if folder is None:
-        return ["Nothing is measured yet."]
-    own = records.load(folder)
-    groups: dict[tuple[str, str, bool], list[Record]] = {}
-    for record in own:
+    """The times of the packages of others, divided by those of this project's methods, as a table, recurrent attention first; and how
+    PyTorch's flex_attention compares with its sdpa."""
+    rows, sources, flex = [], [], []
+    for sweep in ("recurrent", "rivals"):
+        folder = machine_folder(root, sweep)
+        if folder is None:
+            continue
+        own = records.load(folder)
+        if found := _rival_rows(own):
+            rows += found
+            sources.append(f"`sweeps/{sweep}.toml` on {linked_provenance(root, folder, own)}")
+        flex += _flex_sentences(own)
+    if not rows:
+        return ["No other package is measured yet."]
+    head = ["package", "our method", "N", *(f"their time / ours, {words}" for words in PASSES.values())]
+    return [*verdicts.table(head, rows), *flex, f"Measured by {'; '.join(sources)}."]
+
+
+def _rival_rows(found: Iterable[Record]) -> list[list[str]]:
+    """A row for each package, own method and size of the heads."""
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in found:
         package = record["method"].rpartition(":")[0]
         if package in PACKAGES and record.get("ratio_median"):
-            key = (package, record["baseline"], bool(record.get("causal")))
-            groups.setdefault(key, []).append(record)
-    if not groups:
-        return ["No other package was measured."]
-    passes = {"forward": "forward", "forward_backward": "with gradients"}
-    heads = [f"their time / ours, {words}" for words in passes.values()]
-    lines = [f"| package | our method | N | {' | '.join(heads)} |", "| --- " * (3 + len(passes)) + "|"]
-    for (package, baseline, causal), found in groups.items():
-        ratios = [[r["ratio_median"] for r in found if r["protocol"] == name] for name in passes]
-        words = [span(values, "{:.1f}".format) if values else "not measured" for values in ratios]
-        lengths = [r["query_len"] for r in found]
-        of = f"{'causal ' if causal else ''}`{baseline}`"
-        ends = f"{min(lengths):,} to {max(lengths):,}"
-        lines.append(f"| {PACKAGES[package]} | {of} | {ends} | {' | '.join(words)} |")
-    where = f"Measured by `sweeps/rivals.toml` on {linked_provenance(root, folder, own)}."
-    return [*lines, "", *_flex_sentences(own), where]
+            sizes = [record[axis] for axis in ("kv_heads", "value_heads", "head_dim")]
+            groups.setdefault((PACKAGES[package], record["baseline"], bool(record["causal"]), *sizes), []).append(record)
+    rows = []
+    for (package, baseline, causal, kv_heads, value_heads, dim), of in groups.items():
+        ratios = [[r["ratio_median"] for r in of if r["protocol"] == name] for name in PASSES]
+        # A recurrent method is always causal, so that only its heads are named.
+        heads = f"{kv_heads} heads of {dim}" if kv_heads == value_heads else f"{kv_heads} heads of keys and {value_heads} of values of {dim}"
+        method = f"`{baseline}`, {heads}" if baseline in GATES else f"{'causal ' if causal else ''}`{baseline}`"
+        rows.append([
+            package, method, span(sorted({r["query_len"] for r in of}), "{:,}".format),
+            *(span(values, "{:.1f}".format) if values else "not measured" for values in ratios),
+        ])  # fmt: skip
+    return rows
 
 
 def _flex_sentences(records: Iterable[Record]) -> list[str]:
@@ -251,6 +267,7 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "speech-short": experiment_tables.speech_table,
     "speech-epoch": experiment_tables.epoch_table,
     **choosing.BLOCKS,
+    **recurrent_tables.BLOCKS,
 }
 
 
@@ -258,9 +275,9 @@ def insert_pictures(text: str, root: Path) -> str:
     """The text of a page with the figures of sweeps of the first machine that has them."""
 
     def link(found: re.Match[str]) -> str:
-        name = found[1]
+        up, name = found[1], found[2]
         pictures = sorted((root / "results" / name).glob(f"*/{name}.png"))
-        return f"({pictures[0].relative_to(root)})" if pictures else found[0]
+        return f"({up}{pictures[0].relative_to(root)})" if pictures else found[0]
 
     return PICTURE.sub(link, text)
 
