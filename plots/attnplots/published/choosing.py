@@ -15,7 +15,6 @@ from attnplots.records.crossovers import CROSSES, RIVAL
 from attnplots.records.records import Record
 from attnplots.records.words import amount, bytes_text, time_text, times_as_fast
 
-PAGE = "docs/choosing.md"
 TRAINING, DECODING, QUALITY = "today", "decode", "quality"
 NOTHING = ["Nothing is measured yet."]
 TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
@@ -25,6 +24,8 @@ NO_GATES, GATES = ("linear", "favor", "lsh-1"), ("simple-gla", "gated-delta", "k
 CHOSEN = ("topk-pooled",)
 # Decoding steps with a state of fixed size.
 RECURRENT = ("linear", "taylor", "polynomial-2", "favor", *GATES)
+# What README.md shows of the sweep `today`.
+SHORTLIST = ("softmax", "sdpa", "sparse-sdpa window:512", "lsh-1", "linear", "simple-gla", "gated-delta", "kda")
 # The setting of the sweep `quality` that is quoted: attention that is peaked on a few keys.
 CONCENTRATION, QUALITY_LENGTH = 2, 4096
 # A method whose median error is below this comes close to exact attention.
@@ -154,12 +155,12 @@ def decisions(root: Path) -> list[str]:
     if folder and found:
         known = [c for c in crossovers.load(folder) if c.verdict == CROSSES and c.faster]
         chosen += training_choices(found, {c.method: c.length for c in known if c.length})
-        sources.append(linked_provenance(root, folder, found, PAGE))
+        sources.append(linked_provenance(root, folder, found))
     for name, choose in ((DECODING, decoding_choices), (QUALITY, quality_choices)):
         folder, found = _load(root, name)
         if folder and (more := choose(found)):
             chosen += more
-            sources.append(linked_provenance(root, folder, found, PAGE))
+            sources.append(linked_provenance(root, folder, found))
     if not chosen:
         return NOTHING
     rows = [[choice.need, choice.use, choice.measured] for choice in chosen]
@@ -183,9 +184,10 @@ def _size_at_longest(of: Sequence[Record | None], column: str) -> str:
     return f"{bytes_text(last[column])} at {last['query_len']:,}" if last else "not measured"
 
 
-def training_table(root: Path) -> list[str]:
-    """Time and memory of a training step by method and length."""
+def training_table(root: Path, shown: Sequence[str] = ()) -> list[str]:
+    """Time and memory of a training step by method and length: of the series that are `shown`, or of all."""
     folder, found = _load(root, TRAINING)
+    found = [r for r in found if not shown or series_name(r).strip("`") in shown]
     if not folder or not found:
         return NOTHING
     lengths = sorted({r["query_len"] for r in found if r["method"] == "linear" and r["query_len"] >= 512})
@@ -196,7 +198,7 @@ def training_table(root: Path) -> list[str]:
     head = ["method", *(f"N = {n:,}" for n in lengths), "memory"]
     return [
         *verdicts.table(head, rows),
-        "Forward and backward of one causal sequence, 8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found, PAGE) + ".",
+        "Forward and backward of one causal sequence, 8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found) + ".",
     ]
 
 
@@ -213,7 +215,7 @@ def decoding_table(root: Path) -> list[str]:
         if any(known)
     ]
     head = ["method", *(f"token {n:,}" for n in lengths), "state"]
-    return [*verdicts.table(head, rows), "8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found, PAGE) + "."]
+    return [*verdicts.table(head, rows), "8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found) + "."]
 
 
 def quality_table(root: Path) -> list[str]:
@@ -232,13 +234,14 @@ def quality_table(root: Path) -> list[str]:
     return [
         *verdicts.table(["method", *heads], rows),
         f"Median error of a row, relative to exact attention, causal, N = {QUALITY_LENGTH:,}; an output of zeros has 1. A column is a concentration, "
-        f"with the share of the keys to which a row attends. Measured on {linked_provenance(root, folder, own, PAGE)}.",
+        f"with the share of the keys to which a row attends. Measured on {linked_provenance(root, folder, own)}.",
     ]
 
 
 BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "choosing": decisions,
     "choosing-training": training_table,
+    "today": lambda root: training_table(root, SHORTLIST),
     "choosing-decoding": decoding_table,
     "choosing-quality": quality_table,
 }

@@ -1,6 +1,6 @@
 """Writes into the project's pages what the records say, so that no number is copied by hand.
 
-README.md, docs/numbers.md, docs/experiments.md, docs/choosing.md and docs/recurrent.md have blocks between the lines `<!-- results: NAME -->` and
+The pages of PAGES_WITH_BLOCKS have blocks between the lines `<!-- results: NAME -->` and
 `<!-- results end -->`; docs/claims.md is written as a whole.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnplots.published import choosing, experiment_tables, recurrent_tables, verdicts
+from attnplots.published import choosing, experiment_tables, pattern_tables, recurrent_tables, verdicts
 from attnplots.published.choosing import GATES
 from attnplots.published.quoted import linked_provenance, machine_folder
 from attnplots.records import certainty, crossovers, driver, records
@@ -19,7 +19,7 @@ from attnplots.records.ratios import Speedups
 from attnplots.records.records import Record, RecordsError
 from attnplots.records.words import amount, listed, span, times_as_fast
 
-PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md", "docs/choosing.md", "docs/recurrent.md")
+PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md", "docs/choosing.md", "docs/recurrent.md", "docs/patterns.md")
 CLAIMS = "docs/claims.md"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
 # A link to the figure of a sweep, which is in the folder of a machine.
@@ -268,6 +268,7 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "speech-epoch": experiment_tables.epoch_table,
     **choosing.BLOCKS,
     **recurrent_tables.BLOCKS,
+    **pattern_tables.BLOCKS,
 }
 
 
@@ -282,14 +283,15 @@ def insert_pictures(text: str, root: Path) -> str:
     return PICTURE.sub(link, text)
 
 
-def insert_blocks(text: str, root: Path) -> str:
-    """The text of a page with what the records say in each of its blocks."""
+def insert_blocks(text: str, root: Path, page: str = "README.md") -> str:
+    """The text of a page with what the records say in each of its blocks. Links to results are made relative to the page."""
+    up = "../" * page.count("/")
 
     def filled(block: re.Match[str]) -> str:
         name = block[2]
         if name not in BLOCKS:
             raise RecordsError(f"unknown block '{name}', expected one of {', '.join(BLOCKS)}")
-        return block[1] + "\n".join(BLOCKS[name](root)) + "\n" + block[3]
+        return block[1] + "\n".join(BLOCKS[name](root)).replace("](results/", f"]({up}results/") + "\n" + block[3]
 
     return BLOCK.sub(filled, text)
 
@@ -297,7 +299,7 @@ def insert_blocks(text: str, root: Path) -> str:
 def made(root: Path) -> dict[str, str]:
     """The contents of each page that quotes the results, by its path."""
     texts = {name: (root / name).read_text("utf-8") for name in PAGES_WITH_BLOCKS}
-    return {name: insert_pictures(insert_blocks(text, root), root) for name, text in texts.items()} | {
+    return {name: insert_pictures(insert_blocks(text, root, name), root) for name, text in texts.items()} | {
         CLAIMS: verdicts.page(root)
     }
 

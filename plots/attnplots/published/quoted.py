@@ -21,7 +21,6 @@ def provenance(folder: Path, of: Sequence[Record]) -> str:
     return f"{environment.machine_text(known)}{when}, revision {known.get('revision')}"
 
 
-def linked_provenance(root: Path, folder: Path, of: Sequence[Record], page: str = "README.md") -> str:
-    """Where and when records were measured, with a link to them from a page, as the end of a sentence."""
-    up = "../" * page.count("/")
-    return f"{provenance(folder, of)} ([records]({up}{folder.relative_to(root)}/))"
+def linked_provenance(root: Path, folder: Path, of: Sequence[Record]) -> str:
+    """Where and when records were measured, with a link to them from the project's folder, as the end of a sentence."""
+    return f"{provenance(folder, of)} ([records]({folder.relative_to(root)}/))"

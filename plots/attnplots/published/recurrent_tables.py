@@ -10,7 +10,7 @@ from attnplots.records.methods import PYTHON
 from attnplots.records.records import Record
 from attnplots.records.words import bytes_text, time_text
 
-PAGE, SWEEP, BASELINE = "docs/recurrent.md", "recurrent", "linear"
+SWEEP, BASELINE = "recurrent", "linear"
 # The columns of the table: protocol and length.
 PASSES = (("forward", 2048), ("forward_backward", 2048), ("forward_backward", 65536), ("decode", 4096))
 HEADS = ("forward, N = 2,048", "with gradients, N = 2,048", "with gradients, N = 65,536", "a decoded token")
@@ -48,7 +48,7 @@ def speed_table(root: Path) -> list[str]:
     return [
         *verdicts.table(["method", *HEADS, "memory, N = 65,536"], rows),
         f"One sequence, 8 heads of 64, float32. In brackets: tokens a second divided by those of `{BASELINE}`, measured in turns. Memory: the peak above "
-        f"the inputs, outputs and gradients included. Measured on {linked_provenance(root, folder, own, PAGE)}.",
+        f"the inputs, outputs and gradients included. Measured on {linked_provenance(root, folder, own)}.",
     ]
 
 

@@ -191,10 +191,11 @@ def test_the_pages_say_what_the_records_say(build):
 
 
 def test_a_block_is_filled_and_the_rest_of_a_page_is_kept(monkeypatch, tmp_path):
-    monkeypatch.setitem(pages.BLOCKS, "figure1", lambda root: ["| a |", "two"])
+    monkeypatch.setitem(pages.BLOCKS, "figure1", lambda root: ["| a |", "[two](results/two)"])
     page = "before\n<!-- results: figure1 -->\nold\n<!-- results end -->\nafter\n"
-    filled = "before\n<!-- results: figure1 -->\n| a |\ntwo\n<!-- results end -->\nafter\n"
+    filled = "before\n<!-- results: figure1 -->\n| a |\n[two](results/two)\n<!-- results end -->\nafter\n"
     assert pages.insert_blocks(page, tmp_path) == filled == pages.insert_blocks(filled, tmp_path)
+    assert pages.insert_blocks(page, tmp_path, "docs/page.md") == filled.replace("(results", "(../results")
     with pytest.raises(pages.RecordsError, match="unknown block 'other'"):
         pages.insert_blocks(page.replace("figure1", "other"), tmp_path)
 
@@ -205,6 +206,7 @@ def test_pictures_are_of_the_machine_that_has_them(tmp_path):
     folder = write(tmp_path / "results", "one", record())
     (folder / "one.png").write_bytes(b"")
     assert pages.insert_pictures(page, tmp_path) == page.replace("results/one/old/one.png", "results/one/machine/one.png")
+    assert pages.insert_pictures("(../results/one/old/one.png)", tmp_path) == "(../results/one/machine/one.png)"
 
 
 def pair(method, verdict, lower_at_first, **other):
