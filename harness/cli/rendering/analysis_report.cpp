@@ -105,8 +105,8 @@ std::vector<std::string> verdicts_in_words(const Analysis& analysis) {
   contradicted.erase(std::unique(contradicted.begin(), contradicted.end()), contradicted.end());
   if (judged > 0)
     sentences.push_back(fmt::format(
-        "Growth: of {} declared orders, {} are consistent with the records, {} cannot be told, and {}.", judged, consistent,
-        doubtful,
+        "Growth: of {} orders that methods declare, {} are consistent with the records, {} cannot be told, and {}.", judged,
+        consistent, doubtful,
         contradicted.empty()
             ? "none is contradicted"
             : fmt::format("{} are contradicted ({})", judged - consistent - doubtful, fmt::join(contradicted, ", "))));
@@ -116,7 +116,8 @@ std::vector<std::string> verdicts_in_words(const Analysis& analysis) {
   };
   if (!pairs.empty())
     sentences.push_back(fmt::format(
-        "Crossovers: of {}, {} {} at a known length, in {} one needs less at every length, {} {} equal, and {} cannot be told.",
+        "Crossovers: of {} of times or memory, {} {} at a known length, in {} one method needs less at every length, {} {} "
+        "equal, and {} cannot be told.",
         count_of(pairs.size(), "comparison"), count(CrossoverVerdict::crosses),
         count(CrossoverVerdict::crosses) == 1 ? "crosses" : "cross", count(CrossoverVerdict::never),
         count(CrossoverVerdict::equal), is_or_are(count(CrossoverVerdict::equal)), count(CrossoverVerdict::cannot_tell)));

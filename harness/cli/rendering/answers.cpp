@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "harness/analysis/series.h"
 #include "harness/cli/rendering/series_names.h"
@@ -65,11 +67,23 @@ std::string faster_from(const SettingSpeedups& setting, const Speedup& best) {
   if (is_faster.size() < 2) return "";
   auto from = is_faster.end();
   while (from != is_faster.begin() && std::prev(from)->second) --from;
-  if (from == is_faster.begin())
-    return fmt::format(", and faster at every N from {} on at which both were measured", from->first);
+  if (from == is_faster.begin()) return fmt::format(", and faster at every measured N from {} on", from->first);
   if (std::next(from) == is_faster.end()) return ", and at no shorter measured N";
-  return fmt::format(", and faster at every N from {} on at which both were measured, not at {}", from->first,
-                     std::prev(from)->first);
+  return fmt::format(", and faster at every measured N from {} on, not at {}", from->first, std::prev(from)->first);
+}
+
+// The other methods whose intervals at the length of the best overlap its own, in words; empty if there are none.
+std::string maybe_as_fast(const SettingSpeedups& setting, const Speedup& best, const MethodNames& names) {
+  std::vector<std::string> found;
+  if (best.ratio.scope == IntervalScope::none) return "";
+  for (const auto* speedup : setting.speedups)
+    if (speedup != &best && length_of(*speedup) == length_of(best) &&
+        speedup->ratio.ratio.interval.low <= best.ratio.ratio.interval.high)
+      found.push_back(names.of(*speedup->record));
+  if (found.size() < 2) return found.empty() ? "" : found[0];
+  const auto last = found.back();
+  found.pop_back();
+  return fmt::format("{} and {}", fmt::join(found, ", "), last);
 }
 
 // How the time of a method grows with the length, if that is known.
@@ -122,10 +136,13 @@ std::string sentence_of(const SettingSpeedups& setting, const std::string& basel
   const auto sure = certainty_of(*best);
   std::string text = setting.name.empty() ? "" : setting.name + ": ";
   switch (finding_of(*best)) {
-    case Finding::faster:
-      text += fmt::format("{} is {}{} as {} at N = {} ({}){}.", method, others == 1 ? "" : "the fastest, ", speed, baseline,
-                          longest, sure, faster_from(setting, *best));
+    case Finding::faster: {
+      const auto as_fast = maybe_as_fast(setting, *best, names);
+      text += fmt::format("{} is {}{} as {} at N = {} ({}){}.{}", method, others == 1 || !as_fast.empty() ? "" : "the fastest, ",
+                          speed, baseline, longest, sure, faster_from(setting, *best),
+                          as_fast.empty() ? "" : fmt::format(" It is not certain that {} is slower.", as_fast));
       break;
+    }
     case Finding::slower:
       text += others == 1
                   ? fmt::format("{} is {} × as fast as {} at N = {} ({}).", baseline, speed_text(1 / speed_of(*best)), method,

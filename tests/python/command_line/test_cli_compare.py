@@ -294,7 +294,7 @@ def test_analyse_finds_growth_and_crossovers(attnbench, grown):
     assert "For all 3, the interval rests on the scatter of the points" in shown, "there is one process a case"
     assert "another run can then differ by more" in shown
     assert shown.startswith("cpu: ") and "The time grows as N^1.00 for linear and as N^2.00 for softmax from N = " in shown
-    assert "Growth: of 6 declared orders, " in shown and "Crossovers: of 4 comparisons, " in shown
+    assert "Growth: of 6 orders that methods declare, " in shown and "Crossovers: of 4 comparisons of times or memory, " in shown
 
 
 def test_a_pair_that_never_crosses_is_below_from_the_first_length_on(attnbench, grown):

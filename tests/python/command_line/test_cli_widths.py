@@ -134,7 +134,7 @@ def test_the_columns_of_compare_divide_to_its_estimate_which_lies_in_its_interva
 def test_a_table_of_different_batches_keeps_the_time_of_a_sequence(shown, width):
     lines = shown(width, "table", FIGURE1, "--charts", "never")
     answers = joined(lines[: lines.index("")])
-    said = re.search(r"forward: linear is the fastest, (\d+) × as fast as sdpa at N = 4096 \(95 %: [\d.]+ … [\d.]+\), and faster at every N from (\d+) on at which both were measured\.", answers)
+    said = re.search(r"forward: linear is the fastest, (\d+) × as fast as sdpa at N = 4096 \(95 %: [\d.]+ … [\d.]+\), and faster at every measured N from (\d+) on\.", answers)
     assert said and int(said[1]) > 10
     assert re.search(r"The time grows as N\^1\.\d\d for linear and as N\^[12]\.\d\d for sdpa from N = 512 to 4096\.", answers)
     at = next(i for i, line in enumerate(lines) if line.startswith("method"))
@@ -157,11 +157,11 @@ def test_analyse_begins_with_answers_and_counts_of_verdicts(shown, width):
     answers = joined(lines[: lines.index("")])
     assert re.search(r"linear is the fastest, \d+ × as fast as sdpa at N = 4096", answers)
     orders, consistent, doubtful = map(
-        int, re.search(r"Growth: of (\d+) declared orders, (\d+) are consistent with the records, (\d+) cannot be told", answers).groups()
+        int, re.search(r"Growth: of (\d+) orders that methods declare, (\d+) are consistent with the records, (\d+) cannot be told", answers).groups()
     )
     assert 0 < consistent + doubtful <= orders
     total, *parts = map(int, re.search(
-        r"of (\d+) comparisons, (\d+) cross(?:es)? at a known length, in (\d+) one needs less at every length, (\d+) (?:is|are) equal, and (\d+) cannot be told",
+        r"of (\d+) comparisons of times or memory, (\d+) cross(?:es)? at a known length, in (\d+) one method needs less at every length, (\d+) (?:is|are) equal, and (\d+) cannot be told",
         answers,
     ).groups())  # fmt: skip
     assert total == sum(parts) > 0
@@ -170,7 +170,7 @@ def test_analyse_begins_with_answers_and_counts_of_verdicts(shown, width):
 
 def test_a_pipe_gets_the_answers_and_every_column(attnbench):
     lines = attnbench("compare", REPEAT, SECOND).stdout.splitlines()
-    assert lines[0].startswith("The ratios to the baselines of 34 cases were compared")
+    assert re.match(r"The ratios to the baselines of \d+ cases were compared", lines[0])
     header = next(line for line in lines if "b / a" in line)
     for name in ("method", "protocol", "heads", "causal", "memory a", "memory b", "verdict on b"):
         assert name in header

@@ -31,8 +31,8 @@ TEST_F(AnswersTest, NameTheFastestMethodByHowMuchHowSureAndFromWhichLengthOn) {
   ASSERT_EQ(sentences.size(), 1u);
   EXPECT_CONTAINS(
       sentences[0],
-      "linear is the fastest, 4.10 × as fast as sdpa at N = 4096 (95 %: 4.09 … 4.10), and faster at every N from 2048 on at "
-      "which both were measured, not at 1024. The time grows as N^1.00 for linear and as N^2.00 for sdpa from N = 512 "
+      "linear is the fastest, 4.10 × as fast as sdpa at N = 4096 (95 %: 4.09 … 4.10), and faster at every measured N from "
+      "2048 on, not at 1024. The time grows as N^1.00 for linear and as N^2.00 for sdpa from N = 512 "
       "to 4096.");
 }
 
@@ -56,6 +56,15 @@ TEST_F(AnswersTest, SayWhatTheRecordsDoNotShow) {
   EXPECT_TRUE(speed_answers(records_).empty());
   add("sdpa", 512, 10);
   EXPECT_TRUE(speed_answers(records_).empty()) << "there is nothing to compare with";
+}
+
+TEST_F(AnswersTest, NameTheMethodsThatMayBeAsFast) {
+  add("sdpa", 512, 10);
+  add("linear", 512, 5, 8, 0.1);
+  add("linear-elu0.1", 512, 5.05, 8, 0.1);
+  add("lsh-1", 512, 9);
+  EXPECT_CONTAINS(speed_answers(records_)[0], "linear is 2.00 × as fast as sdpa at N = 512 (95 %: ");
+  EXPECT_CONTAINS(speed_answers(records_)[0], "It is not certain that linear-elu0.1 is slower.");
 }
 
 TEST_F(AnswersTest, SayHowSureFewProcessesAre) {
