@@ -8,77 +8,54 @@ namespace attn::cpu {
 namespace {
 
 template <class Tiles, class Map>
-class AmxBackward : public AmxChunk<Tiles, Map> {
-  using Base = AmxChunk<Tiles, Map>;
-  using V = typename Base::V;
-  using Base::add_rows;
-  using Base::add_to_state;
-  using Base::ahead_;
-  using Base::all_finite;
-  using Base::b_;
-  using Base::entries;
-  using Base::for_each_chunk;
-  using Base::load_delta;
-  using Base::load_gradients;
-  using Base::load_keys;
-  using Base::load_queries;
-  using Base::load_values;
-  using Base::memory_;
-  using Base::multiply;
-  using Base::p_;
-  using Base::row_of;
-  using Base::set_pairs;
-  using Base::set_state_pairs;
-  using Base::set_transposed;
-  using Base::set_transposed_pairs;
-  using Base::set_transposed_state_pairs;
-  using Base::vector_kernels;
-  using Base::write;
+class AmxBackward {
+  using V = Avx512;
 
  public:
-  AmxBackward(const LinearHeadParams& params, void* memory) : Base(params, memory) {}
+  AmxBackward(const LinearHeadParams& params, void* memory) : chunk_(params, memory) {}
 
   // Adds the keys of the range to T and Z.
   void add_keys(int64_t begin, int64_t end, float* t, float* z) {
-    for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
-      load_keys(first, count);
-      load_values(first, count);
-      set_transposed_pairs(b_.values);
+    chunk_.for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
+      chunk_.load_keys(first, count);
+      chunk_.load_values(first, count);
+      chunk_.set_transposed_pairs(b_.values);
       add_keys_to(t);
-      add_rows(b_.kappa, nullptr, padded(p_.feature_count), z);
+      chunk_.add_rows(b_.kappa, nullptr, padded(p_.feature_count), z);
     });
   }
 
   // Adds the queries of the range to R and Y.
   void add_queries(int64_t begin, int64_t end, float* r, float* y) {
-    for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
-      load_queries(first, count);
-      load_gradients(first, count);
-      load_delta(first, count);
-      set_transposed_pairs(b_.phi), set_pairs(b_.gradients);
+    chunk_.for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
+      chunk_.load_queries(first, count);
+      chunk_.load_gradients(first, count);
+      chunk_.load_delta(first, count);
+      chunk_.set_transposed_pairs(b_.phi), chunk_.set_pairs(b_.gradients);
       add_queries_to(r, y);
     });
   }
 
   // Writes grad_q and δ, from T and Z. If causal, adds the keys of the range to T and Z.
   void backward_queries(int64_t begin, int64_t end, bool causal, float* t, float* z) {
-    if (!causal) set_state_pairs(t, p_.value_dim, p_.feature_count);
-    for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
-      load_gradients(first, count);
-      if (causal) load_values(first, count);
-      if (causal && !(all_finite(b_.gradients) && all_finite(b_.values))) {
-        vector_kernels().backward_queries(p_, first, first + count, causal, t, z, memory_);
+    if (!causal) chunk_.set_state_pairs(t, p_.value_dim, p_.feature_count);
+    chunk_.for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
+      chunk_.load_gradients(first, count);
+      if (causal) chunk_.load_values(first, count);
+      if (causal && !(chunk_.all_finite(b_.gradients) && chunk_.all_finite(b_.values))) {
+        chunk_.vector_kernels().backward_queries(p_, first, first + count, causal, t, z, chunk_.memory);
         return;
       }
-      load_queries(first, count);
+      chunk_.load_queries(first, count);
       if (causal) {
-        set_state_pairs(t, p_.value_dim, p_.feature_count);
-        load_keys(first, count);
-        set_pairs(b_.kappa), set_transposed_pairs(b_.values);
-        this->template set_scores<Triangle::lower>(b_.gradients, b_.values);
-        this->template set_weights<Triangle::lower>();
+        chunk_.set_state_pairs(t, p_.value_dim, p_.feature_count);
+        chunk_.load_keys(first, count);
+        chunk_.set_pairs(b_.kappa), chunk_.set_transposed_pairs(b_.values);
+        chunk_.template set_scores<Triangle::lower>(b_.gradients, b_.values);
+        chunk_.template set_weights<Triangle::lower>();
       }
-      multiply(b_.gradients.rows, b_.gradients.width, b_.state_pairs, causal ? b_.kappa.pairs : nullptr, b_.phi.width, b_.output);
+      chunk_.multiply(b_.gradients.rows, b_.gradients.width, b_.state_pairs, causal ? b_.kappa.pairs : nullptr, b_.phi.width,
+                      b_.output);
       for (int64_t i = 0; i < count; ++i) write_query_gradient(first + i, i, causal, z);
       if (causal) add_keys_to(t);
     });
@@ -86,42 +63,44 @@ class AmxBackward : public AmxChunk<Tiles, Map> {
 
   // Writes grad_k and grad_v, from R and Y, going back over the positions. If causal, adds the queries of the range to R and Y.
   void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* y) {
-    ahead_ = -2 * kAmxChunk;
+    chunk_.ahead = -2 * kAmxChunk;
     if (!causal) set_factors_of_state(r);
     const int64_t last = begin + (end - begin - 1) / kAmxChunk * kAmxChunk;
     for (int64_t first = last; first >= begin; first -= kAmxChunk) {
       const int64_t count = end - first < kAmxChunk ? end - first : kAmxChunk;
-      load_values(first, count);
-      if (causal) load_gradients(first, count);
-      if (causal && !(all_finite(b_.gradients) && all_finite(b_.values))) {
-        vector_kernels().backward_keys(p_, first, first + count, causal, r, y, memory_);
+      chunk_.load_values(first, count);
+      if (causal) chunk_.load_gradients(first, count);
+      if (causal && !(chunk_.all_finite(b_.gradients) && chunk_.all_finite(b_.values))) {
+        chunk_.vector_kernels().backward_keys(p_, first, first + count, causal, r, y, chunk_.memory);
         continue;
       }
-      load_keys(first, count);
+      chunk_.load_keys(first, count);
       if (causal) {
         set_factors_of_state(r);
-        load_queries(first, count);
-        load_delta(first, count);
-        set_transposed_pairs(b_.phi), set_pairs(b_.phi), set_transposed_pairs(b_.gradients), set_pairs(b_.gradients);
-        this->template set_scores<Triangle::upper>(b_.kappa, b_.phi);
-        this->template set_weights<Triangle::upper>();
+        chunk_.load_queries(first, count);
+        chunk_.load_delta(first, count);
+        chunk_.set_transposed_pairs(b_.phi), chunk_.set_pairs(b_.phi), chunk_.set_transposed_pairs(b_.gradients),
+            chunk_.set_pairs(b_.gradients);
+        chunk_.template set_scores<Triangle::upper>(b_.kappa, b_.phi);
+        chunk_.template set_weights<Triangle::upper>();
       }
       const int64_t visible = count_before(p_.visible_keys, first, count), features = b_.phi.width, width = b_.values.width;
-      multiply(b_.kappa.rows, features, b_.state_pairs, causal ? b_.gradients.pairs : nullptr, width, b_.output);
+      chunk_.multiply(b_.kappa.rows, features, b_.state_pairs, causal ? b_.gradients.pairs : nullptr, width, b_.output);
       for (int64_t i = 0; i < count; ++i)
         for (int64_t c = 0; c < p_.value_dim; c += V::kLanes)
-          write(p_.grad_v, first + i, c, p_.value_dim, i < visible ? V::load(b_.output + i * width + c) : V::zero());
+          chunk_.write(p_.grad_v, first + i, c, p_.value_dim, i < visible ? V::load(b_.output + i * width + c) : V::zero());
       // The normalizer contributes to the gradient of k as if v had a column of ones, and g′ a column of δ.
       if (causal) {
-        this->template set_scores<Triangle::upper>(b_.values, b_.gradients);
-        this->template set_weights<Triangle::upper>(b_.delta);
+        chunk_.template set_scores<Triangle::upper>(b_.values, b_.gradients);
+        chunk_.template set_weights<Triangle::upper>(b_.delta);
       }
-      multiply(b_.values.rows, width, b_.transposed_state_pairs, causal ? b_.phi.pairs : nullptr, features, b_.output);
+      chunk_.multiply(b_.values.rows, width, b_.transposed_state_pairs, causal ? b_.phi.pairs : nullptr, features, b_.output);
       for (int64_t i = 0; i < count; ++i)
         for (int64_t c = 0; c < p_.head_dim; c += V::kLanes) {
           const auto grad_phi = V::add(V::load(b_.output + i * features + c), V::load(y + c));
-          const auto x = entries(row_of(p_.k, first + i), c, p_.head_dim), kappa = V::load(b_.kappa.rows + i * features + c);
-          write(p_.grad_k, first + i, c, p_.head_dim, i < visible ? Map::gradient(x, kappa, grad_phi) : V::zero());
+          const auto x = chunk_.entries(chunk_.row_of(p_.k, first + i), c, p_.head_dim),
+                     kappa = V::load(b_.kappa.rows + i * features + c);
+          chunk_.write(p_.grad_k, first + i, c, p_.head_dim, i < visible ? Map::gradient(x, kappa, grad_phi) : V::zero());
         }
       if (causal) add_queries_to(r, y);
     }
@@ -130,19 +109,19 @@ class AmxBackward : public AmxChunk<Tiles, Map> {
  private:
   // T += vᵀ φ(k). Needs b_.values.transposed_pairs.
   void add_keys_to(float* t) {
-    set_pairs(b_.kappa), set_transposed(b_.values);
-    add_to_state(t, b_.values, padded(p_.value_dim), b_.kappa, padded(p_.feature_count));
+    chunk_.set_pairs(b_.kappa), chunk_.set_transposed(b_.values);
+    chunk_.add_to_state(t, b_.values, padded(p_.value_dim), b_.kappa, padded(p_.feature_count));
   }
   // R += φ(q)ᵀ g′, and Y += Σ δ φ(q). Needs b_.phi.transposed_pairs and b_.gradients.pairs.
   void add_queries_to(float* r, float* y) {
-    set_transposed(b_.phi);
-    add_to_state(r, b_.phi, padded(p_.feature_count), b_.gradients, padded(p_.value_dim));
-    add_rows(b_.phi, b_.delta, padded(p_.feature_count), y);
+    chunk_.set_transposed(b_.phi);
+    chunk_.add_to_state(r, b_.phi, padded(p_.feature_count), b_.gradients, padded(p_.value_dim));
+    chunk_.add_rows(b_.phi, b_.delta, padded(p_.feature_count), y);
   }
 
   void set_factors_of_state(const float* r) {
-    set_state_pairs(r, p_.feature_count, p_.value_dim);
-    set_transposed_state_pairs(r, p_.feature_count, p_.value_dim);
+    chunk_.set_state_pairs(r, p_.feature_count, p_.value_dim);
+    chunk_.set_transposed_state_pairs(r, p_.feature_count, p_.value_dim);
   }
 
   // Writes δ and the gradient of the query at `position`, row i of the chunk, whose features have the gradient b_.output[i] from
@@ -160,10 +139,14 @@ class AmxBackward : public AmxChunk<Tiles, Map> {
     static_cast<float*>(p_.grad_normalizer)[position] = delta;
     for (int64_t c = 0; c < p_.head_dim; c += V::kLanes) {
       const auto g = V::fma(V::all(delta), V::load(z + c), V::load(grad_phi + c));
-      const auto x = entries(row_of(p_.q, position), c, p_.head_dim);
-      write(p_.grad_q, position, c, p_.head_dim, Map::gradient(x, V::load(phi + c), g));
+      const auto x = chunk_.entries(chunk_.row_of(p_.q, position), c, p_.head_dim);
+      chunk_.write(p_.grad_q, position, c, p_.head_dim, Map::gradient(x, V::load(phi + c), g));
     }
   }
+
+  AmxChunk<Tiles, Map> chunk_;
+  const LinearHeadParams& p_ = chunk_.params;
+  AmxScratch& b_ = chunk_.buffers;
 };
 
 }  // namespace

@@ -88,18 +88,15 @@ struct AmxScratch {
 
 template <class Tiles, class Map>
 class AmxChunk {
- protected:
+ public:
   using V = Avx512;
 
-  // `memory` has room for AmxScratch::size() numbers.
-  AmxChunk(const LinearHeadParams& params, void* memory) : AmxChunk(params, memory, ScratchCutter(memory)) { Tiles::begin(); }
+  // `scratch` has room for AmxScratch::size() numbers.
+  AmxChunk(const LinearHeadParams& head, void* scratch) : AmxChunk(head, scratch, ScratchCutter(scratch)) { Tiles::begin(); }
   ~AmxChunk() { Tiles::end(); }
-
- public:
   AmxChunk(const AmxChunk&) = delete;
   AmxChunk& operator=(const AmxChunk&) = delete;
 
- protected:
   // The kernels for AVX-512, which process the chunks that AMX cannot process.
   static const LinearKernels& vector_kernels() { return *linear_kernels_avx512(ElementType::bfloat16); }
 
@@ -138,54 +135,54 @@ class AmxChunk {
 
   void load_features(const Rows& rows, int64_t first, int64_t count, AmxRows& to) {
     const BFloat16* from = row_of(rows, first);
-    for (int64_t i = 0; i < count; ++i) prefetch_row<0>(from + (i + ahead_) * rows.stride, p_.head_dim);
+    for (int64_t i = 0; i < count; ++i) prefetch_row<0>(from + (i + ahead) * rows.stride, params.head_dim);
     fill_rows(
-        to.rows, count, p_.feature_count, to.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
+        to.rows, count, params.feature_count, to.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
           return Map::apply(V::load(from + i * rows.stride + c, mask));
         });
   }
-  void load_queries(int64_t first, int64_t count) { load_features(p_.q, first, count, b_.phi); }
+  void load_queries(int64_t first, int64_t count) { load_features(params.q, first, count, buffers.phi); }
   // Those of hidden keys are zeros, and so are their values.
   void load_keys(int64_t first, int64_t count) {
-    load_features(p_.k, first, count_before(p_.visible_keys, first, count), b_.kappa);
+    load_features(params.k, first, count_before(params.visible_keys, first, count), buffers.kappa);
   }
   void load_values(int64_t first, int64_t count) {
-    const auto visible = count_before(p_.visible_keys, first, count);
-    const BFloat16* from = row_of(p_.v, first);
-    const auto* shift = static_cast<const float*>(p_.value_shift);
-    for (int64_t i = 0; i < visible; ++i) prefetch_row<0>(from + (i + ahead_) * p_.v.stride, p_.value_dim);
+    const auto visible = count_before(params.visible_keys, first, count);
+    const BFloat16* from = row_of(params.v, first);
+    const auto* shift = static_cast<const float*>(params.value_shift);
+    for (int64_t i = 0; i < visible; ++i) prefetch_row<0>(from + (i + ahead) * params.v.stride, params.value_dim);
     fill_rows(
-        b_.values.rows, visible, p_.value_dim,
-        b_.values.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
-          const auto x = V::load(from + i * p_.v.stride + c, mask);
-          return shift && c < padded(p_.value_dim) ? V::sub(x, V::load(shift + c)) : x;
+        buffers.values.rows, visible, params.value_dim,
+        buffers.values.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
+          const auto x = V::load(from + i * params.v.stride + c, mask);
+          return shift && c < padded(params.value_dim) ? V::sub(x, V::load(shift + c)) : x;
         });
   }
   // Loads g′, 1/normalizer, and the product of g′ and the value shift.
   void load_gradients(int64_t first, int64_t count) {
-    const float* normalizer = static_cast<const float*>(p_.normalizer) + first;
-    const auto* shift = static_cast<const float*>(p_.value_shift);
-    const BFloat16* from = row_of(p_.grad_output, first);
-    const int64_t dim = p_.value_dim;
+    const float* normalizer = static_cast<const float*>(params.normalizer) + first;
+    const auto* shift = static_cast<const float*>(params.value_shift);
+    const BFloat16* from = row_of(params.grad_output, first);
+    const int64_t dim = params.value_dim;
     for (int64_t i = 0; i < kAmxChunk; ++i) {
-      b_.inverse[i] = i < count ? 1 / normalizer[i] : 0;
-      b_.shifted[i] = 0;
+      buffers.inverse[i] = i < count ? 1 / normalizer[i] : 0;
+      buffers.shifted[i] = 0;
       if (i >= count) continue;
-      const BFloat16* row = from + i * p_.grad_output.stride;
-      prefetch_row<0>(row + ahead_ * p_.grad_output.stride, dim);
+      const BFloat16* row = from + i * params.grad_output.stride;
+      prefetch_row<0>(row + ahead * params.grad_output.stride, dim);
       auto sum = V::zero();
       for (int64_t c = 0; shift && c < dim; c += V::kLanes) sum = V::fma(entries(row, c, dim), V::load(shift + c), sum);
-      b_.shifted[i] = V::sum(sum) * b_.inverse[i];
+      buffers.shifted[i] = V::sum(sum) * buffers.inverse[i];
     }
     fill_rows(
-        b_.gradients.rows, count, dim,
-        b_.gradients.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
-          return V::mul(V::load(from + i * p_.grad_output.stride + c, mask), V::all(b_.inverse[i]));
+        buffers.gradients.rows, count, dim,
+        buffers.gradients.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
+          return V::mul(V::load(from + i * params.grad_output.stride + c, mask), V::all(buffers.inverse[i]));
         });
   }
   void load_delta(int64_t first, int64_t count) {
-    const float* delta = static_cast<const float*>(p_.grad_normalizer) + first;
-    for (int64_t i = 0; i < kAmxChunk; ++i) b_.delta[i] = i < count ? delta[i] : 0;
+    const float* delta = static_cast<const float*>(params.grad_normalizer) + first;
+    for (int64_t i = 0; i < kAmxChunk; ++i) buffers.delta[i] = i < count ? delta[i] : 0;
   }
 
   // Whether all numbers of the rows are finite. A weight of zero would spread a NaN or an infinity to rows that do not see it.
@@ -242,13 +239,13 @@ class AmxChunk {
     }
   }
 
-  // Rounds a state [rows][columns], both padded to 16, to bfloat16 in b_.state_pairs.
+  // Rounds a state [rows][columns], both padded to 16, to bfloat16 in buffers.state_pairs.
   void set_state_pairs(const float* state, int64_t rows, int64_t columns) {
     const auto interleave = _mm512_load_si512(kInterleaved.words);
     const int64_t width = rounded_up(columns);
     for (int64_t r = 0; r < rounded_up(rows); r += 2)
       for (int64_t c = 0; c < width; c += 16) {
-        BFloat16* to = b_.state_pairs + r * width + 2 * c;
+        BFloat16* to = buffers.state_pairs + r * width + 2 * c;
         if (r >= padded(rows) || c >= padded(columns)) {
           store(to, _mm512_setzero_si512());
           continue;
@@ -257,23 +254,23 @@ class AmxChunk {
         store(to, _mm512_permutexvar_epi16(interleave, join(V::load(from), V::load(from + padded(columns)))));
       }
   }
-  // The same for a state transposed, [columns][rows], in b_.transposed_state_pairs.
+  // The same for a state transposed, [columns][rows], in buffers.transposed_state_pairs.
   void set_transposed_state_pairs(const float* state, int64_t rows, int64_t columns) {
     const int64_t width = rounded_up(columns), height = rounded_up(rows);
     for (int64_t r = 0; r < height; ++r)
       for (int64_t c = 0; c < width; c += 32) {
         const float* from = state + r * padded(columns) + c;
         const bool row = r < padded(rows), second = c + 16 < padded(columns);
-        store(b_.state_rows + r * width + c,
+        store(buffers.state_rows + r * width + c,
               join(row ? V::load(from) : V::zero(), row && second ? V::load(from + 16) : V::zero()));
       }
-    transpose_pairs(b_.state_rows, height, width, b_.transposed_state_pairs);
+    transpose_pairs(buffers.state_rows, height, width, buffers.transposed_state_pairs);
   }
 
   // ---------------------------------------------------------- products
   // Tiles: 0 to 3 are sums, 4 and 5 rows of the left factor, 6 and 7 columns of the right factor.
 
-  // Sets b_.scores[a][b] = left.rows[a] · right.rows[b], except for blocks of 16 × 16 outside the triangle: b ≤ a (lower) or
+  // Sets buffers.scores[a][b] = left.rows[a] · right.rows[b], except for blocks of 16 × 16 outside the triangle: b ≤ a (lower) or
   // b ≥ a (upper). Needs right.transposed_pairs.
   template <Triangle kTriangle>
   void set_scores(const AmxRows& left, const AmxRows& right) {
@@ -289,24 +286,24 @@ class AmxChunk {
       else Tiles::template multiply_add<1, 4, 7>();
       Tiles::template multiply_add<2, 5, 7>();
     }
-    Tiles::template store<0>(b_.scores, 4 * kAmxChunk);
-    Tiles::template store<1>(b_.scores + (kTriangle == Triangle::lower ? 16 * kAmxChunk : 16), 4 * kAmxChunk);
-    Tiles::template store<2>(b_.scores + 16 * kAmxChunk + 16, 4 * kAmxChunk);
+    Tiles::template store<0>(buffers.scores, 4 * kAmxChunk);
+    Tiles::template store<1>(buffers.scores + (kTriangle == Triangle::lower ? 16 * kAmxChunk : 16), 4 * kAmxChunk);
+    Tiles::template store<2>(buffers.scores + 16 * kAmxChunk + 16, 4 * kAmxChunk);
   }
 
-  // Rounds the scores of the triangle to b_.weights; the others become zeros. If `added` is not null, first adds added[b] to the
-  // scores of column b.
+  // Rounds the scores of the triangle to buffers.weights; the others become zeros. If `added` is not null, first adds added[b] to
+  // the scores of column b.
   template <Triangle kTriangle>
   void set_weights(const float* added = nullptr) {
     for (int64_t a = 0; a < kAmxChunk; ++a) {
-      const float* row = b_.scores + a * kAmxChunk;
+      const float* row = buffers.scores + a * kAmxChunk;
       const auto half = [&](int64_t c) {
         const int64_t kept = kTriangle == Triangle::lower ? a - c + 1 : a - c, bound = kept < 0 ? 0 : kept > 16 ? 16 : kept;
         auto x = V::load(row + c);
         if (added) x = V::add(x, V::load(added + c));
         return V::keep(x, kTriangle == Triangle::lower ? V::first(bound) : V::from(bound));
       };
-      store(b_.weights + a * kAmxChunk, join(half(0), half(16)));
+      store(buffers.weights + a * kAmxChunk, join(half(0), half(16)));
     }
   }
 
@@ -329,13 +326,13 @@ class AmxChunk {
       }
   }
 
-  LinearHeadParams p_;
-  AmxScratch b_;
-  void* memory_;
-  int64_t ahead_ = 2 * kAmxChunk;  // how many positions ahead the kernels prefetch; negative when they go back
+  LinearHeadParams params;
+  AmxScratch buffers;
+  void* memory;
+  int64_t ahead = 2 * kAmxChunk;  // how many positions ahead the kernels prefetch; negative when they go back
 
  private:
-  AmxChunk(const LinearHeadParams& params, void* memory, ScratchCutter cut) : p_(params), b_(params, cut), memory_(memory) {}
+  AmxChunk(const LinearHeadParams& head, void* scratch, ScratchCutter cut) : params(head), buffers(head, cut), memory(scratch) {}
 
   // Computes kBlocks blocks of 16 columns of multiply(), beginning with column c.
   template <int kBlocks>
@@ -355,7 +352,7 @@ class AmxChunk {
       if constexpr (kBlocks == 2) Tiles::template multiply_add<3, 5, 7>();
     };
     for (int64_t d = 0; d < depth; d += 32) add(left + d, depth, state + d * width);
-    if (rows) add(b_.weights, kAmxChunk, rows);
+    if (rows) add(buffers.weights, kAmxChunk, rows);
     Tiles::template store<0>(to + c, 4 * width);
     Tiles::template store<1>(to + 16 * width + c, 4 * width);
     if constexpr (kBlocks == 2) {
