@@ -1,6 +1,7 @@
 """Tests of the formats of `attnbench export` for dashboards and histories, each read by its own
 parser or checked against its schema, and compared with the records."""
 
+import itertools
 import json
 import re
 import subprocess
@@ -262,6 +263,29 @@ def test_asv_loads_every_measure(history):
             assert (statistics["ci_99_a"], statistics["ci_99_b"]) == (medians[left_out - 1], medians[-left_out])
             assert values_of(result, benchmarks, record, "memory")[0] == record["peak_extra_bytes"]
             assert values_of(result, benchmarks, record, "error")[0] == record["excess_error"]
+            # asv has times of day in milliseconds; a benchmark has that of its last case.
+            name = f"{record['method']}.{record['protocol']}.time"
+            of_benchmark = [r for r in records_in(REPEAT / run) if (r["method"], r["protocol"]) == (record["method"], record["protocol"])]
+            last = max(datetime.fromisoformat(r["finished_at"]) for r in of_benchmark)
+            assert result.started_at[name] == last.timestamp() * 1000
+
+
+def test_asv_has_a_value_for_each_setting(attnbench, history, tmp_path):
+    folder, _ = history
+    one = next(r for r in records_in(FOLDER) if r["outcome"] == "measured")
+    runs = tmp_path / "settings"
+    runs.mkdir()
+    settings = [one | {"heads": heads, "kv_heads": heads, "value_heads": heads, "query_len": n, "key_len": n, "time_median_ms": heads + n / 1000}
+                for heads in (3, 5) for n in (64, 128)]  # fmt: skip
+    (runs / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in settings[:3]))
+    attnbench("export", runs, "--format=asv", "--out", tmp_path / "results", "--commit", "a" * 40, cwd=folder)
+    (path,) = (tmp_path / "results").glob("*/aaaaaaaa-*.json")
+    values, parameters = json.loads(path.read_text())["results"][f"{one['method']}.{one['protocol']}.time"][:2]
+    assert parameters[0] == ["64", "128"]
+    heads = [re.search(r"heads:(\d+)", rest)[1] for rest in parameters[1]]
+    found = {(n, h): value for (n, h), value in zip(itertools.product(parameters[0], heads), values, strict=True)}
+    expected = {(str(r["query_len"]), str(r["heads"])): r["time_median_ms"] / 1000 for r in settings[:3]} | {("128", "5"): None}
+    assert found == pytest.approx(expected)
 
 
 def test_asv_compares_and_publishes_commits(history):
