@@ -125,5 +125,23 @@ template <class V>
   product_part<V, true, false>(a, 1, a_stride, b, b_stride, rows, kChunkRows, columns, to, columns);
 }
 
+// to[r][c] += Σ_t a(r, t) · b[t · columns + c] over the 16 positions t of a chunk that count, for its 16 rows r and c < columns,
+// a multiple of 16. a(r, t) is at a[r · a_row + t · a_depth]; those with t ≤ r (lower) or t ≥ r (upper) count, and the others are
+// zero, since a tile of rows leaves out only positions that count for none of them.
+template <class V, Triangle kTriangle>
+[[gnu::noinline]] void add_triangular_product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t columns,
+                                              float* to) {
+  for_each_column_tile<V>(
+      columns, [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
+        for_each_tile_row(
+            kChunkRows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
+              constexpr bool kLower = kTriangle == Triangle::lower;
+              const int64_t first = kLower ? 0 : r, last = kLower ? r + kRows : int64_t{kChunkRows};
+              product_tile<V, kRows, kVectors, true>(a + r * a_row + first * a_depth, a_row, a_depth, b + first * columns + c,
+                                                     columns, last - first, to + r * columns + c, columns);
+            });
+      });
+}
+
 }  // namespace
 }  // namespace attn::cpu

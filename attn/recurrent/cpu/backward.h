@@ -47,12 +47,14 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     const int64_t size = state_size(p_);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       float* state = b_.states + chunk * size;
-      const float* before = chunk == 0 ? checkpoint : state - size;
-      for (int64_t i = 0; i < size; i += V::kLanes) V::store(state + i, V::load(before + i));
-      if (chunk == 0) continue;
+      if (chunk == 0) {
+        for (int64_t i = 0; i < size; i += V::kLanes) V::store(state + i, V::load(checkpoint + i));
+        continue;
+      }
+      const float* before = state - size;
       Chunk::load(first + (chunk - 1) * kChunkRows, kChunkRows, /*with_queries=*/false);
-      Chunk::compute_updates(state);
-      Chunk::update(state);
+      Chunk::compute_updates(before);
+      Chunk::update(before, state);
     }
   }
 
@@ -62,11 +64,18 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     Chunk::compute_updates(s);
     Chunk::score_queries();
     differentiate_updates(ds);
-    differentiate_pairs();
-    times_state(b_.grad_output, s, Moment::read, b_.grad_q);
-    times_state(b_.u, ds, Moment::written, kFeatures ? b_.grad_stored : b_.grad_written);
+    transpose_values(b_.grad_output);
+    scores_of<V, Triangle::lower>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_qk);
+    times_state(s, Moment::read, b_.grad_q);
     if constexpr (kDelta) {
-      times_state(b_.grad_target, s, Moment::read, b_.grad_k);
+      transpose_values(b_.grad_target);
+      scores_of<V, Triangle::lower>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_kk);
+      times_state(s, Moment::read, b_.grad_k);
+    }
+    transpose_values(b_.u);
+    times_state(ds, Moment::written, kFeatures ? b_.grad_stored : b_.grad_written);
+    differentiate_pairs();
+    if constexpr (kDelta) {
       if (p_.beta) write_grad_beta(first, count);
       float factors[kChunkRows];
       for (int i = 0; i < kChunkRows; ++i) factors[i] = -b_.beta[i];
@@ -100,7 +109,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
         kChunkRows, [&](int64_t, int64_t, typename V::F x) __attribute__((always_inline)) { return V::mul(x, scale); });
   }
 
-  // Sets grad_u, and with the delta rule grad_target; otherwise u is v, and grad_target is grad_u.
+  // Sets grad_target, which is the gradient of u and, with the delta rule, then solves the transposed system.
   void differentiate_updates(const float* ds) {
     float* pairs = b_.grad_qk;  // of query i and key j at [i][j], since the keys are the lanes of left_k
     transpose<V>(b_.pairs_qk, kChunkRows, kChunkRows, kChunkRows, pairs, kChunkRows);
@@ -110,24 +119,15 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     } else {
       Chunk::scaled_columns(b_.left_k, b_.e_rest, b_.left_read);
     }
-    float* grad_u = kDelta ? b_.grad_u : b_.grad_target;
     read_rows<V, Triangle::upper>({b_.left_read, ds, b_.keys, b_.values, pairs, b_.grad_output, b_.values, b_.products},
-                                  {grad_u, b_.values});
-    if constexpr (kDelta) {
-      for (int64_t i = 0; i < kChunkRows * b_.values; i += V::kLanes) V::store(b_.grad_target + i, V::load(b_.grad_u + i));
-      solve_rows<V, SolveOrder::backwards>(b_.factors, b_.grad_target, b_.values);
-    }
+                                  {b_.grad_target, b_.values});
+    if constexpr (kDelta) solve_rows<V, SolveOrder::backwards>(b_.factors, b_.grad_target, b_.values);
   }
 
-  // grad_qk = ∂N_ij e_ij and grad_kk = β_i ∂A_ij e_ij at [j][i], zero for pairs that do not count. With kFeatures e_ij
+  // From o_i·u_j in grad_qk and ∂w_i·u_j in grad_kk, sets grad_qk = ∂N_ij e_ij and grad_kk = β_i ∂A_ij e_ij at [j][i], zero for
+  // pairs that do not count. With kFeatures e_ij
   // is left out, because it is a vector, and the pairs of a position with itself go to grad_itself.
   void differentiate_pairs() {
-    transpose<V>(b_.grad_output, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
-    scores_of<V, Triangle::lower>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_qk);
-    if constexpr (kDelta) {
-      transpose<V>(b_.grad_target, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
-      scores_of<V, Triangle::lower>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_kk);
-    }
     for (int i = 0; kFeatures && i < kChunkRows; ++i) b_.grad_itself[i] = b_.grad_qk[i * kChunkRows + i];
     for (int j = 0; j < kChunkRows; ++j)
       for (int c = 0; c < kChunkRows; c += V::kLanes) {
@@ -148,10 +148,12 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
   // Whether a row of k is read at its position, or written to the state.
   enum class Moment { read, written };
 
-  // to[i][d] = e · Σ_m x[i][m] · state[d][m], with the decay e from the beginning of the chunk to i (read), or from i to its end
-  // (written).
-  void times_state(const float* x, const float* state, Moment moment, float* to) {
-    transpose<V>(x, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
+  // Sets left_v to rows of v or of its gradients.
+  void transpose_values(const float* x) { transpose<V>(x, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows); }
+
+  // to[i][d] = e · Σ_m left_v[m][i] · state[d][m], with the decay e from the beginning of the chunk to i (read), or from i to its
+  // end (written).
+  void times_state(const float* state, Moment moment, float* to) {
     scores_of_rows<V>(b_.left_v, state, b_.values, b_.keys, b_.values, b_.products);
     transpose<V>(b_.products, kChunkRows, b_.keys, kChunkRows, to, b_.keys);
     if constexpr (kFeatures) features_.decay(to, moment == Moment::read ? b_.e_read : b_.e_written);
@@ -172,11 +174,11 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
   // Adds what the pairs contribute to the gradients of q and k. With kFeatures, sets grad_written to it.
   void add_pairs() {
     if constexpr (kFeatures) return add_feature_pairs();
-    product<V, true>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_q, b_.keys);
-    product<V, true>(b_.grad_qk, kChunkRows, 1, b_.q, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+    add_triangular_product<V, Triangle::lower>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, b_.grad_q);
+    add_triangular_product<V, Triangle::upper>(b_.grad_qk, kChunkRows, 1, b_.q, b_.keys, b_.grad_written);
     if constexpr (kDelta) {
-      product<V, true>(b_.grad_kk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_k, b_.keys);
-      product<V, true>(b_.grad_kk, kChunkRows, 1, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+      add_triangular_product<V, Triangle::lower>(b_.grad_kk, 1, kChunkRows, b_.k, b_.keys, b_.grad_k);
+      add_triangular_product<V, Triangle::upper>(b_.grad_kk, kChunkRows, 1, b_.k, b_.keys, b_.grad_written);
     }
   }
 
@@ -289,7 +291,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
   void update_grad_state(float* ds) {
     if constexpr (kFeatures) {
       features_.multiply_by_edge(b_.read_q);
-      update_state<V, const float*>(b_.read_q, b_.keys, b_.grad_output, b_.values, b_.e_kept, ds);
+      update_state<V, const float*>(b_.read_q, b_.keys, b_.grad_output, b_.values, b_.e_kept, ds, ds);
       if constexpr (kDelta) {
         features_.multiply_by_edge(b_.read_k);
         Chunk::scale_rows(b_.read_k, b_.keys, b_.read_factors);
@@ -298,7 +300,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       return;
     }
     Chunk::scale_rows(b_.q, b_.keys, b_.e);
-    update_state<V>(b_.q, b_.keys, b_.grad_output, b_.values, kept_, ds);
+    update_state<V>(b_.q, b_.keys, b_.grad_output, b_.values, kept_, ds, ds);
     if constexpr (kDelta) {
       Chunk::scale_rows(b_.k, b_.keys, b_.read_factors);
       add_products_of_chunk<V>(b_.k, b_.keys, b_.grad_target, b_.values, b_.keys, b_.values, ds);

@@ -86,14 +86,15 @@ class RecurrentChunk {
     });
   }
 
-  // S₁ from S₀. Afterwards the rows of k, or of written_k, are multiplied by their decay to the end of the chunk.
-  void update(float* s) {
+  // S₁ from S₀; both may be in the same place. Afterwards the rows of k, or of written_k, are multiplied by their decay to the
+  // end of the chunk.
+  void update(const float* s0, float* s1) {
     if constexpr (kFeatures) {
       features_.multiply_by_edge(b_.written_k);
-      update_state<V, const float*>(b_.written_k, b_.keys, b_.u, b_.values, b_.e_kept, s);
+      update_state<V, const float*>(b_.written_k, b_.keys, b_.u, b_.values, b_.e_kept, s0, s1);
     } else {
       scale_rows(b_.k, b_.keys, b_.e_rest);
-      update_state<V>(b_.k, b_.keys, b_.u, b_.values, kept_, s);
+      update_state<V>(b_.k, b_.keys, b_.u, b_.values, kept_, s0, s1);
     }
   }
 

@@ -30,7 +30,7 @@ class RecurrentForward : RecurrentChunk<V, E, kDelta, kFeatures> {
         Chunk::score_queries();
         write_outputs(first, count, s);
       }
-      Chunk::update(s);
+      Chunk::update(s, s);
     }
   }
 

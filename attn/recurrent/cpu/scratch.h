@@ -31,11 +31,11 @@ struct RecurrentScratch {
   float *moving_q, *moving_k;          // [16][keys]: rows that decay from position to position
 
   // For the backward pass only; null otherwise.
-  float *grad_output, *grad_u, *grad_target;  // [16][values]: of output · scale, u, and β (v − Sᵀk)
-  float* left_v;                              // [values][16]
-  float *grad_q, *grad_k, *grad_written;      // [16][keys]: of q, of k where the state is read, and of k where it is written
-  float *grad_qk, *grad_kk;                   // [16][16]: of pairs of q and k, and of pairs of k
-  float* states;                              // [kCheckpoint / 16][state]: before each chunk between two checkpoints
+  float *grad_output, *grad_target;       // [16][values]: of output · scale, and of u or, by the delta rule, β (v − Sᵀk)
+  float* left_v;                          // [values][16]
+  float *grad_q, *grad_k, *grad_written;  // [16][keys]: of q, of k where the state is read, and of k where it is written
+  float *grad_qk, *grad_kk;               // [16][16]: of pairs of q and k, and of pairs of k
+  float* states;                          // [kCheckpoint / 16][state]: before each chunk between two checkpoints
 
   // For both only; null otherwise.
   float* grad_stored;  // [16][keys]: of k where it is written, through the state after the chunk
@@ -56,7 +56,7 @@ struct RecurrentScratch {
     take(kChunkRows * features, feature_g, e_read, e_written, read_q, read_k, written_k, moving_q, moving_k);
     take(features, e_edge, e_kept);
     const int64_t rows = backward ? kChunkRows : 0;
-    take(rows * values, grad_output, grad_u, grad_target, left_v);
+    take(rows * values, grad_output, grad_target, left_v);
     take(rows * keys, grad_q, grad_k, grad_written);
     take(backward ? kChunkRows * features : 0, grad_stored);
     take(backward ? features : 0, grad_kept);

@@ -71,17 +71,17 @@ inline float share_of_row(const float* keep, int64_t row) { return keep[row]; }
 inline float shares_from(float keep, int64_t) { return keep; }
 inline const float* shares_from(const float* keep, int64_t row) { return keep + row; }
 
-// state[r][c] = keep · state[r][c] + Σ_t a[t · rows + r] · b[t · columns + c] over the 16 positions t, for r < rows and
-// c < columns, multiples of 16. `keep` is a number, or points to a number for each row.
+// after[r][c] = keep · before[r][c] + Σ_t a[t · rows + r] · b[t · columns + c] over the 16 positions t, for r < rows and
+// c < columns, multiples of 16. `keep` is a number, or points to a number for each row. `before` and `after` may be the same.
 template <class V, int kRows, int kVectors, class Keep>
 [[gnu::always_inline]] inline void update_tile(const float* a, int64_t rows, const float* b, int64_t columns, Keep keep,
-                                               float* state) {
+                                               const float* before, float* after) {
   typename V::F sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const auto kept = V::all(share_of_row(keep, r));
 #pragma GCC unroll 8
-    for (int c = 0; c < kVectors; ++c) sum[r][c] = V::mul(kept, V::load(state + r * columns + c * V::kLanes));
+    for (int c = 0; c < kVectors; ++c) sum[r][c] = V::mul(kept, V::load(before + r * columns + c * V::kLanes));
   }
   for (int64_t t = 0; t < kChunkRows; ++t) {
     typename V::F x[kVectors];
@@ -97,16 +97,18 @@ template <class V, int kRows, int kVectors, class Keep>
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int c = 0; c < kVectors; ++c) V::store(state + r * columns + c * V::kLanes, sum[r][c]);
+    for (int c = 0; c < kVectors; ++c) V::store(after + r * columns + c * V::kLanes, sum[r][c]);
 }
 
 template <class V, class Keep>
-[[gnu::noinline]] void update_state(const float* a, int64_t rows, const float* b, int64_t columns, Keep keep, float* state) {
+[[gnu::noinline]] void update_state(const float* a, int64_t rows, const float* b, int64_t columns, Keep keep, const float* before,
+                                    float* after) {
   for_each_column_tile<V>(
       columns, [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
         for_each_tile_row(
             rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
-              update_tile<V, kRows, kVectors>(a + r, rows, b + c, columns, shares_from(keep, r), state + r * columns + c);
+              update_tile<V, kRows, kVectors>(a + r, rows, b + c, columns, shares_from(keep, r), before + r * columns + c,
+                                              after + r * columns + c);
             });
       });
 }
