@@ -96,6 +96,10 @@ TEST(ForeignRun, FilesOfRealProgramsAreRead) {
   const auto memory = run_of("asv", "memory");
   ASSERT_EQ(memory.results.size(), 1);
   EXPECT_EQ(result_of(memory, "b.peakmem_x").value, 40124416);
+  const auto sizes = read_foreign_run(
+      R"({"results": {"b.mem_list": [[512], []], "b.MemSuite.track": [[1], []]}, "result_columns": ["result", "params"]})", "x",
+      "memory");
+  EXPECT_EQ(values_of(sizes), (std::map<std::string, double>{{"b.mem_list", 512}}));
 }
 
 TEST(ForeignRun, BencherAndNvbenchAreRead) {
@@ -139,6 +143,13 @@ TEST(ForeignRun, OtherFilesAreRefused) {
                  "expected a value for each");
   expect_refused(fmt::format(R"({{"{}": {{"latency": {{"value": 1}}}}}})", std::string(2000, 'a')),
                  "has 2000 bytes, expected at most 1024");
+  expect_refused(R"({"results": [{"command": "a", "median": 1}, {"command": "a", "median": 2}]})",
+                 "two results are of the command 'a'");
+  expect_refused(R"({"benchmarks": [{"fullname": "a", "stats": {"median": 1}}, {"fullname": "a", "stats": {"median": 2}}],
+                     "machine_info": {}})",
+                 "two benchmarks have the name 'a'");
+  expect_refused(R"({"a": {"latency": {"lower_value": 1}}, "b": {"latency": {"value": 1}}})",
+                 "latency of the benchmark 'a' has no value");
   const std::string deep(100, '[');
   expect_refused(deep, "not JSON");
 }
