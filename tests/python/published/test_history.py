@@ -253,6 +253,19 @@ def test_of_a_rate_a_fall_is_a_change_for_the_worse(attnbench, tmp_path):
     assert series["changes"][0]["log_ratio"] == pytest.approx(-math.log(0.8), abs=0.02)
 
 
+def test_more_series_need_a_clearer_change(attnbench, tmp_path):
+    """A change of eight values after eight others is found in one series, and is not sure enough among twenty-one."""
+    changed = [line(n, value=noise(n) * (1 if n < 8 else 1.5)) for n in range(16)]
+    steady = [line(n, f"steady {k}", noise(n + 3 * k)) for k in range(20) for n in range(16)]
+
+    def found(name, lines):
+        report = attnbench.json("history", "report", written(tmp_path / name, lines))
+        return {series["case"]: series["changes"] for series in report["series"]}["case"]
+
+    assert len(found("one.jsonl", changed)) == 1
+    assert found("many.jsonl", [*changed, *steady]) == []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
