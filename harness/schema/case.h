@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "harness/schema/field.h"
@@ -67,40 +66,7 @@ struct Case {
   bool decodes() const { return protocol == "prefill" || protocol == "decode"; }
 };
 
-// What an axis describes. Predictions, analyses, tables and figures treat all axes of a kind alike, so that none of them lists
-// axes by name.
-enum class AxisKind {
-  length,     // query_len and the axes that a sweep varies with it; the points of one curve differ only in axes of this kind
-  size,       // another extent of the tensors
-  contents,   // the values that the tensors hold
-  execution,  // how a call is made; the predictor of times learns a slowdown for each combination of these
-};
-std::string_view kind_name(AxisKind kind);
-
-// One field of Case.
-struct Field {
-  std::string_view name;  // in records and sweep files; the option of the command line has dashes instead of underscores
-  FieldRole role;
-  std::variant<std::string Case::*, int64_t Case::*, double Case::*, bool Case::*> member;
-  std::string_view description;
-  std::string_view unit = {};
-  std::vector<std::string_view> choices = {};  // the values that a text field may have, as matches() says; empty means any
-  bool also_number = false;                    // whether a text field may also be a whole number in the range
-  double min = 0;                              // of a number: the smallest value
-  double max = 1e9;                            // of a number: the largest value
-
-  // For axes.
-  AxisKind kind = AxisKind::execution;
-  bool compared = false;          // whether `analyse` looks for crossovers between series that differ in this axis
-  std::string_view follows = {};  // the axis whose value this one takes when it is not given
-  int64_t since = 1;              // the first schema version whose records have this axis
-  Json before = nullptr;  // the value that cases of earlier schema versions were measured with; null for that of `follows`
-
-  // For settings.
-  std::string_view section = {};  // the section of a sweep file that holds the setting
-  bool test_hook = false;         // for tests only; left out of requests and records unless it was set
-};
-
+using Field = FieldOf<Case>;
 // Every field of Case, in the order of tables.
 const std::vector<Field>& fields();
 // Null when there is no such field.

@@ -16,8 +16,8 @@ std::string join(const std::vector<std::string_view>& words) {
   return joined;
 }
 
-[[noreturn]] void refuse(const ValueRules& rules, const std::string& value, const std::string& expected) {
-  throw std::invalid_argument(std::string(rules.name) + " = " + value + ", expected " + expected);
+[[noreturn]] void refuse(const AnyField& field, const std::string& value, const std::string& expected) {
+  throw std::invalid_argument(std::string(field.name) + " = " + value + ", expected " + expected);
 }
 
 std::string number_text(double number) {
@@ -32,9 +32,9 @@ std::string value_text(const Json& value) {
 }
 
 // `text` is the value as the user wrote it.
-void check_range(const ValueRules& rules, const Json& value, const std::string& text) {
-  if (value.get<double>() < rules.min) refuse(rules, text, "at least " + number_text(rules.min));
-  if (value.get<double>() > rules.max) refuse(rules, text, "at most " + number_text(rules.max));
+void check_range(const AnyField& field, const Json& value, const std::string& text) {
+  if (value.get<double>() < field.min) refuse(field, text, "at least " + number_text(field.min));
+  if (value.get<double>() > field.max) refuse(field, text, "at most " + number_text(field.max));
 }
 
 // The whole number that the text is; one that is too large for 64 bits becomes the largest double. Null for other text.
@@ -48,6 +48,11 @@ Json whole_number(const std::string& text) {
 
 }  // namespace
 
+std::string_view kind_name(AxisKind kind) {
+  constexpr std::string_view names[] = {"length", "size", "contents", "execution"};
+  return names[size_t(kind)];
+}
+
 std::string current_text(std::string_view name, const std::string& text) {
   return name == "method" || name == "baseline" ? attn::with_current_options(text) : text;
 }
@@ -59,40 +64,40 @@ bool matches(std::string_view choice, std::string_view value) {
   return value.size() > begin.size() && value.starts_with(begin);
 }
 
-std::string checked_text(const ValueRules& rules, const Json& value) {
-  if (!value.is_string()) refuse(rules, value_text(value), "text");
+std::string checked_text(const AnyField& field, const Json& value) {
+  if (!value.is_string()) refuse(field, value_text(value), "text");
   const auto& given = value.get_ref<const std::string&>();
-  bool known = rules.choices.empty();
-  for (const auto& choice : rules.choices) known = known || matches(choice, given);
-  const auto number = rules.also_number ? whole_number(given) : Json();
+  bool known = field.choices.empty();
+  for (const auto& choice : field.choices) known = known || matches(choice, given);
+  const auto number = field.also_number ? whole_number(given) : Json();
   if (!known && number.is_null())
-    refuse(rules, "'" + given + "'", "one of " + join(rules.choices) + (rules.also_number ? ", or a whole number" : ""));
-  if (!known) check_range(rules, number, given);
-  return current_text(rules.name, given);
+    refuse(field, "'" + given + "'", "one of " + join(field.choices) + (field.also_number ? ", or a whole number" : ""));
+  if (!known) check_range(field, number, given);
+  return current_text(field.name, given);
 }
 
-bool checked_flag(const ValueRules& rules, const Json& value) {
-  if (!value.is_boolean()) refuse(rules, value_text(value), "true or false");
+bool checked_flag(const AnyField& field, const Json& value) {
+  if (!value.is_boolean()) refuse(field, value_text(value), "true or false");
   return value.get<bool>();
 }
 
-int64_t checked_integer(const ValueRules& rules, const Json& value) {
-  if (value.is_number()) check_range(rules, value, value_text(value));
-  if (!value.is_number_integer()) refuse(rules, value_text(value), "a whole number");
+int64_t checked_integer(const AnyField& field, const Json& value) {
+  if (value.is_number()) check_range(field, value, value_text(value));
+  if (!value.is_number_integer()) refuse(field, value_text(value), "a whole number");
   return value.get<int64_t>();
 }
 
-double checked_number(const ValueRules& rules, const Json& value) {
-  if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(rules, value_text(value), "a number");
-  check_range(rules, value, value_text(value));
+double checked_number(const AnyField& field, const Json& value) {
+  if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(field, value_text(value), "a number");
+  check_range(field, value, value_text(value));
   return value.get<double>();
 }
 
-Json typed_value(const ValueRules& rules, const std::string& text, const char* expected) {
+Json typed_value(const AnyField& field, const std::string& text, const char* expected) {
   try {
     return parse_json(text);
   } catch (const JsonError&) {
-    refuse(rules, "'" + text + "'", expected);
+    refuse(field, "'" + text + "'", expected);
   }
 }
 

@@ -39,7 +39,7 @@ struct Generation {
   void complete();
 };
 
-using GenerationField = SettingsField<Generation>;
+using GenerationField = FieldOf<Generation>;
 // Every field of Generation, in the order of tables.
 const std::vector<GenerationField>& generation_fields();
 

@@ -8,47 +8,25 @@
 namespace attnbench {
 
 template <class Owner>
-SettingsField<Owner> threads_field(std::string_view section) {
-  return {.name = "threads",
-          .role = FieldRole::axis,
-          .member = &Owner::threads,
-          .description = "number of CPU threads; by default one for every processor",
-          .min = 1,
-          .max = 4096,
-          .section = section};
+FieldOf<Owner> threads_field(std::string_view section) {
+  return axis("threads", &Owner::threads, "number of CPU threads; by default one for every processor",
+              {.min = 1, .max = 4096, .section = section});
 }
 
 template <class Owner>
-SettingsField<Owner> layers_field() {
-  return {.name = "layers",
-          .role = FieldRole::setting,
-          .member = &Owner::layers,
-          .description = "number of layers of the model",
-          .min = 1,
-          .max = 1000,
-          .section = "model"};
+FieldOf<Owner> layers_field() {
+  return setting("layers", &Owner::layers, "number of layers of the model", {.min = 1, .max = 1000, .section = "model"});
 }
 
 template <class Owner>
-SettingsField<Owner> heads_field() {
-  return {.name = "heads",
-          .role = FieldRole::setting,
-          .member = &Owner::heads,
-          .description = "number of attention heads of a layer",
-          .min = 1,
-          .max = 1000,
-          .section = "model"};
+FieldOf<Owner> heads_field() {
+  return setting("heads", &Owner::heads, "number of attention heads of a layer", {.min = 1, .max = 1000, .section = "model"});
 }
 
 template <class Owner>
-SettingsField<Owner> head_dim_field() {
-  return {.name = "head_dim",
-          .role = FieldRole::setting,
-          .member = &Owner::head_dim,
-          .description = "dimension of a head; the model is heads · head_dim wide",
-          .min = 1,
-          .max = 10000,
-          .section = "model"};
+FieldOf<Owner> head_dim_field() {
+  return setting("head_dim", &Owner::head_dim, "dimension of a head; the model is heads · head_dim wide",
+                 {.min = 1, .max = 10000, .section = "model"});
 }
 
 }  // namespace attnbench

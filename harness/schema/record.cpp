@@ -12,12 +12,6 @@
 namespace attnbench {
 namespace {
 
-ColumnType type_of(const Field& field) {
-  if (std::holds_alternative<std::string Case::*>(field.member)) return ColumnType::text;
-  if (std::holds_alternative<bool Case::*>(field.member)) return ColumnType::boolean;
-  return std::holds_alternative<int64_t Case::*>(field.member) ? ColumnType::integer : ColumnType::number;
-}
-
 Column column_of(const Field& field) {
   return {std::string(field.name), type_of(field), std::string(field.unit), field.role == FieldRole::axis ? "case" : "setting",
           std::string(field.description)};

@@ -16,6 +16,12 @@ constexpr int64_t kSchemaVersion = 9, kOldestSchemaVersion = 6;
 // `named_numbers` is a JSON object whose values are numbers, such as {"lsh_bucket_mean": 12.5}.
 enum class ColumnType { text, integer, number, boolean, numbers, named_numbers };
 std::string_view type_name(ColumnType type);
+// The type of the column that holds the values of a field.
+template <class Owner>
+ColumnType type_of(const FieldOf<Owner>& field) {
+  constexpr ColumnType types[] = {ColumnType::text, ColumnType::integer, ColumnType::number, ColumnType::boolean};
+  return types[field.member.index()];
+}
 
 struct Column {
   std::string name;

@@ -65,7 +65,7 @@ struct Training {
   void complete();
 };
 
-using TrainingField = SettingsField<Training>;
+using TrainingField = FieldOf<Training>;
 // Every field of Training, in the order of tables.
 const std::vector<TrainingField>& training_fields();
 
