@@ -26,9 +26,8 @@ std::vector<std::string> listed_things() { return {"methods", "sweeps", "trainin
 void list_methods(const WorkerProgram& worker, Format format) {
   const auto catalogue = Catalogue::load(worker);
   if (format == Format::json) return print_json(catalogue.methods());
-  TextTable table;
-  for (const auto* header : {"method", "time", "memory", "causal", "decoding", "options", "description"})
-    table.add_column(header);
+  TextTable table({"method", "time", "memory", "causal", "decoding", "options", "description"},
+                  {.answers = {"method", "time", "description"}, .left_out_first = {"options", "decoding", "memory", "causal"}});
   const auto yes_or_no = [](const Json& flag) { return flag.get<bool>() ? "yes" : "no"; };
   for (const auto& method : catalogue.methods()) {
     const auto& can = method.at("capabilities");
@@ -39,8 +38,6 @@ void list_methods(const WorkerProgram& worker, Format format) {
     table.add_row({method.at("name"), method.at("time_order"), method.at("memory_order"), yes_or_no(can.at("causal")),
                    yes_or_no(can.at("decoding")), options, method.at("description")});
   }
-  table.answer_with({"method", "time", "description"});
-  table.leave_out_first({"options", "decoding", "memory", "causal"});
   print_table(table, format);
   if (format != Format::text || !is_terminal(stdout)) return;
   print_text("\n");
@@ -102,15 +99,22 @@ void list_method_named(const WorkerProgram& worker, const std::string& name, std
   throw UsageError(fmt::format("cannot list '{}'{}", name, suggestion(name, others)));
 }
 
-void list_columns(const WorkerProgram& worker, Format format) {
-  const auto all = columns_json(Catalogue::load(worker).diagnostics());
+// Prints a list of objects: as JSON all of each, in other formats the members with the headers of these columns. A header that an
+// object does not have stands for its name.
+void print_list(const Json& all, const std::vector<TableColumn>& columns, TableChoices choices, Format format) {
   if (format == Format::json) return print_json(all);
-  TextTable table;
-  for (const auto* header : {"column", "type", "unit", "group", "description"}) table.add_column(header);
-  table.answer_with({"column", "unit", "description"});
-  table.leave_out_first({"group", "type"});
-  for (const auto& c : all) table.add_row({c.at("name"), c.at("type"), c.at("unit"), c.at("group"), c.at("description")});
+  TextTable table(columns, std::move(choices));
+  for (const auto& item : all) {
+    std::vector<std::string> row;
+    for (const auto& column : columns) row.push_back(plain_text(item.at(item.contains(column.header) ? column.header : "name")));
+    table.add_row(std::move(row));
+  }
   print_table(table, format);
+}
+
+void list_columns(const WorkerProgram& worker, Format format) {
+  print_list(columns_json(Catalogue::load(worker).diagnostics()), {"column", "type", "unit", "group", "description"},
+             {.answers = {"column", "unit", "description"}, .left_out_first = {"group", "type"}}, format);
 }
 
 void list_schema(const WorkerProgram& worker) { print_json(schema_json(Catalogue::load(worker).diagnostics())); }
@@ -118,82 +122,52 @@ void list_schema(const WorkerProgram& worker) { print_json(schema_json(Catalogue
 void list_sweeps(const WorkerProgram& worker, Format format) {
   const auto catalogue = Catalogue::load(worker);
   auto all = Json::array();
-  TextTable table;
-  table.add_column("sweep");
-  table.add_column("cases", TextTable::Align::right);
-  for (const auto* header : {"file", "description"}) table.add_column(header);
-  table.answer_with({"sweep", "description"});
-  table.leave_out_first({"file"});
   for (const auto& file : known_files(kSweeps)) {
     const auto with = with_plugins_of(file.string(), worker);
     const SweepFile sweep(file.string(), with == worker ? catalogue : Catalogue::load(with));
-    const auto cases = sweep.cases().size();
-    all.push_back({{"name", sweep.stem()}, {"file", file.string()}, {"cases", cases}, {"description", sweep.description()}});
-    table.add_row({sweep.stem(), std::to_string(cases), file.string(), sweep.description()});
+    all.push_back(
+        {{"name", sweep.stem()}, {"file", file.string()}, {"cases", sweep.cases().size()}, {"description", sweep.description()}});
   }
-  if (format == Format::json) print_json(all);
-  else print_table(table, format);
+  print_list(all, {"sweep", right("cases"), "file", "description"},
+             {.answers = {"sweep", "description"}, .left_out_first = {"file"}}, format);
 }
 
 void list_shapes(Format format) {
   auto all = Json::array();
-  TextTable table;
-  table.add_column("shape");
-  const auto axes_of_first = axes_of(model_shapes().front());
-  for (const auto& [axis, value] : axes_of_first)
-    table.add_column(std::string(axis), value.is_number() ? TextTable::Align::right : TextTable::Align::left);
-  for (const auto* header : {"description", "source"}) table.add_column(header);
-  table.answer_with({"shape", "heads", "kv_heads", "head_dim", "pattern"});
-  table.leave_out_first({"source", "description"});
   for (const auto& shape : model_shapes()) {
-    std::vector<std::string> row{std::string(shape.name)};
     Json json = {{"name", shape.name}};
-    for (const auto& [axis, value] : axes_of(shape)) {
-      row.push_back(plain_text(value));
-      json[std::string(axis)] = value;
-    }
-    row.emplace_back(shape.description), row.emplace_back(shape.source);
-    json["description"] = shape.description;
-    json["source"] = shape.source;
+    for (const auto& [axis, value] : axes_of(shape)) json[std::string(axis)] = value;
+    json.update({{"description", shape.description}, {"source", shape.source}});
     all.push_back(std::move(json));
-    table.add_row(std::move(row));
   }
-  if (format == Format::json) print_json(all);
-  else print_table(table, format);
+  std::vector<TableColumn> columns = {"shape"};
+  for (const auto& [axis, value] : axes_of(model_shapes().front()))
+    columns.push_back(value.is_number() ? right(std::string(axis)) : std::string(axis));
+  columns.insert(columns.end(), {"description", "source"});
+  print_list(all, columns,
+             {.answers = {"shape", "heads", "kv_heads", "head_dim", "pattern"}, .left_out_first = {"source", "description"}},
+             format);
 }
 
 void list_keys(Format format) {
-  const auto keys = sweep_keys();
-  if (format == Format::json) return print_json(keys);
-  TextTable table;
-  for (const auto* header : {"key", "table", "type", "unit", "default", "description"}) table.add_column(header);
-  table.answer_with({"key", "table", "description"});
-  table.leave_out_first({"unit", "type", "default"});
-  for (const auto& key : keys) {
-    const auto& value = key.at("default");
-    table.add_row({key.at("key"), key.at("table"), key.at("type"), key.at("unit"), value.is_null() ? "" : value.dump(),
-                   key.at("description")});
-  }
-  print_table(table, format);
+  auto keys = sweep_keys();
+  if (format != Format::json)  // a table shows a default as the file would hold it
+    for (auto& key : keys)
+      if (auto& value = key["default"]; !value.is_null()) value = value.dump();
+  print_list(keys, {"key", "table", "type", "unit", "default", "description"},
+             {.answers = {"key", "table", "description"}, .left_out_first = {"unit", "type", "default"}}, format);
 }
 
 void list_trainings(const WorkerProgram& worker, Format format) {
   const auto catalogue = Catalogue::load(worker);
   auto all = Json::array();
-  TextTable table;
-  table.add_column("training");
-  table.add_column("models", TextTable::Align::right);
-  for (const auto* header : {"file", "description"}) table.add_column(header);
-  table.answer_with({"training", "description"});
-  table.leave_out_first({"file"});
   for (const auto& path : known_files(kTrainings)) {
     const TrainingFile file(path.string(), catalogue);
-    const auto models = file.items().size();
-    all.push_back({{"name", file.stem()}, {"file", path.string()}, {"models", models}, {"description", file.description()}});
-    table.add_row({file.stem(), std::to_string(models), path.string(), file.description()});
+    all.push_back(
+        {{"name", file.stem()}, {"file", path.string()}, {"models", file.items().size()}, {"description", file.description()}});
   }
-  if (format == Format::json) print_json(all);
-  else print_table(table, format);
+  print_list(all, {"training", right("models"), "file", "description"},
+             {.answers = {"training", "description"}, .left_out_first = {"file"}}, format);
 }
 
 }  // namespace

@@ -98,8 +98,7 @@ RecordText text_of_records(const std::vector<Record>& records, Rows rows) {
 
 void print_sheet(const Sheet& sheet, Format format) {
   if (format == Format::text) return print_text(text_of(sheet, table_width(stdout)));
-  TextTable table;
-  for (const auto* header : {"group", "name", "value"}) table.add_column(header);
+  TextTable table({"group", "name", "value"});
   for (const auto& [group, name, value] : sheet) table.add_row({group, name, value});
   print_table(table, format);
 }

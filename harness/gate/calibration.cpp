@@ -196,13 +196,10 @@ Json json_of(const Calibration& calibration) {
 }
 
 TextTable table_of(const Calibration& calibration) {
-  TextTable table;
-  table.add_column("case");
-  for (const auto* header : {"median", "IQR of medians", "IQR of ratios", "false alarms", "inconclusive", "measured slowdown"})
-    table.add_column(header, TextTable::Align::right);
+  TextTable table({"case", right("median"), right("IQR of medians"), right("IQR of ratios"), right("false alarms"),
+                   right("inconclusive"), right("measured slowdown")});
   const bool is_quick = calibration.plan.is_quick;
-  if (!is_quick)
-    for (const auto* header : {"slowdown found", "inconclusive when slowed"}) table.add_column(header, TextTable::Align::right);
+  if (!is_quick) table.add_columns({right("slowdown found"), right("inconclusive when slowed")});
   for (size_t i = 0; i < calibration.recordings.cases.size(); ++i) {
     const auto& c = calibration.recordings.cases[i];
     const auto &equal = calibration.equal, &slowed = calibration.slowed;
@@ -223,9 +220,7 @@ TextTable table_of(const Calibration& calibration) {
 namespace {
 
 TextTable suite_table_of(const SuiteCurve& curve) {
-  TextTable table;
-  for (const auto* header : {"true slowdown", "regression", "pass", "inconclusive", "pairs"})
-    table.add_column(header, TextTable::Align::right);
+  TextTable table({right("true slowdown"), right("regression"), right("pass"), right("inconclusive"), right("pairs")});
   for (size_t k = 0; k < curve.slowdown_percent.size(); ++k)
     table.add_row({fmt::format("{:g} %", curve.slowdown_percent[k]), rounded_percent(curve.regression[k]),
                    rounded_percent(curve.pass[k]), rounded_percent(curve.inconclusive[k]),
@@ -237,9 +232,8 @@ TextTable suite_table_of(const SuiteCurve& curve) {
 
 TextTable power_table_of(const Calibration& calibration) {
   if (calibration.plan.is_quick) return suite_table_of(calibration.suite_curve);
-  TextTable table;
-  for (const auto* header : {"true slowdown", "regression", "pass", "inconclusive", "regression in the cases"})
-    table.add_column(header, TextTable::Align::right);
+  TextTable table(
+      {right("true slowdown"), right("regression"), right("pass"), right("inconclusive"), right("regression in the cases")});
   const auto& curves = calibration.curves;
   for (size_t k = 0; k < curves.at(0).slowdown_percent.size(); ++k) {
     std::vector<double> regression;

@@ -178,14 +178,10 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GateOptions
 // A build executes the same number of instructions every time, so that a count has neither an interval nor a p value.
 TextTable table_of(const GateReport& report, const GateSuite& suite, const std::vector<size_t>& lines, bool with_reasons) {
   const bool instructions = suite.options().instructions;
-  TextTable table;
-  table.add_column("case");
-  for (const auto* header : {"base", "candidate", "change"}) table.add_column(header, TextTable::Align::right);
-  if (!instructions)
-    for (const auto* header : {"95 % interval", "p", "pairs"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("verdict");
-  table.answer_with({"case", "change", "95 % interval", "verdict"});
-  table.leave_out_first({"pairs", "base", "candidate"});
+  TextTable table({"case", right("base"), right("candidate"), right("change")},
+                  {.answers = {"case", "change", "95 % interval", "verdict"}, .left_out_first = {"pairs", "base", "candidate"}});
+  if (!instructions) table.add_columns({right("95 % interval"), right("p"), right("pairs")});
+  table.add_columns({"verdict"});
   for (const auto i : lines) {
     const auto& line = report.lines[i];
     const auto& [estimate, interval] = line.judgement.ratio;

@@ -13,9 +13,9 @@
 namespace attnbench {
 namespace {
 
-std::string padded(const std::string& text, size_t width, TextTable::Align align) {
+std::string padded(const std::string& text, size_t width, bool is_right) {
   const auto space = width - std::min(width, display_width(text));
-  return align == TextTable::Align::left ? fmt::format("{}{:{}}", text, "", space) : fmt::format("{:{}}{}", "", space, text);
+  return is_right ? fmt::format("{:{}}{}", "", space, text) : fmt::format("{}{:{}}", text, "", space);
 }
 
 // The width of each column: that of its widest cell, and `at_least` this.
@@ -137,6 +137,10 @@ std::string note_about(const std::vector<FittedColumn>& columns, size_t max_widt
   return wrapped(fmt::format("(the terminal has {} columns; not shown: {})", max_width, left_out), max_width) + "\n";
 }
 
+bool contains(const std::vector<std::string>& headers, const std::string& header) {
+  return std::find(headers.begin(), headers.end(), header) != headers.end();
+}
+
 bool is_blank(const std::string& cell) { return cell.empty() || cell == "–"; }
 
 // Each row as a list with a line for each column that is shown. `places` are those of the columns in the rows.
@@ -173,8 +177,6 @@ std::string coloured(const std::string& text, Tone tone) {
   return tone == Tone::plain ? text : fmt::format("\x1b[{}m{}\x1b[0m", codes[size_t(tone)], text);
 }
 
-void TextTable::add_column(std::string header, Align align) { columns_.push_back({std::move(header), align}); }
-
 void TextTable::add_row(std::vector<std::string> cells, Tone tone) {
   cells.resize(columns_.size());
   rows_.push_back(std::move(cells));
@@ -189,13 +191,11 @@ TextTable::Rows TextTable::safe_rows() const {
 }
 
 bool TextTable::is_answer(size_t column) const {
-  if (answers_.empty()) return column == 0;
-  return std::find(answers_.begin(), answers_.end(), columns_[column].header) != answers_.end();
+  if (choices_.answers.empty()) return column == 0;
+  return contains(choices_.answers, columns_[column].header);
 }
 
-bool TextTable::is_kept(size_t column) const {
-  return is_answer(column) || std::find(kept_.begin(), kept_.end(), columns_[column].header) != kept_.end();
-}
+bool TextTable::is_kept(size_t column) const { return is_answer(column) || contains(choices_.kept, columns_[column].header); }
 
 bool TextTable::is_in_body(size_t column) const {
   if (rows_.size() < 2) return true;
@@ -216,7 +216,7 @@ std::string TextTable::render_csv(Rows rows) const {
   std::string text;
   for (auto& row : rows) {
     for (size_t c = 0; c < row.size(); ++c)
-      if (columns_[c].align == Align::left) row[c] = csv_text(row[c]);
+      if (!columns_[c].is_right) row[c] = csv_text(row[c]);
     text += csv_row(row);
   }
   return text;
@@ -229,13 +229,13 @@ std::string TextTable::render_markdown(Rows rows) const {
   std::string text;
   for (size_t r = 0; r < rows.size(); ++r) {
     text += "|";
-    for (size_t c = 0; c < columns_.size(); ++c) text += fmt::format(" {} |", padded(rows[r][c], widths[c], columns_[c].align));
+    for (size_t c = 0; c < columns_.size(); ++c)
+      text += fmt::format(" {} |", padded(rows[r][c], widths[c], columns_[c].is_right));
     text += "\n";
     if (r > 0) continue;
     text += "|";
     for (size_t c = 0; c < columns_.size(); ++c)
-      text += columns_[c].align == Align::left ? fmt::format(" {:-<{}} |", "", widths[c])
-                                               : fmt::format(" {:-<{}}: |", "", widths[c] - 1);
+      text += columns_[c].is_right ? fmt::format(" {:-<{}}: |", "", widths[c] - 1) : fmt::format(" {:-<{}} |", "", widths[c]);
     text += "\n";
   }
   return text;
@@ -265,11 +265,12 @@ std::string TextTable::body(bool colours, size_t max_width) const {
     for (const auto& row : rows) cells = std::max(cells, display_width(row[c]));
     for (const auto& [limited, width] : limits_)
       if (limited == columns_[c].header) cells = std::min(cells, width);
-    fitted.push_back({header, columns_[c].align == Align::left, is_kept(c), cells, display_width(header)});
+    fitted.push_back({header, !columns_[c].is_right, is_kept(c), cells, display_width(header)});
     fitted.back().width = fitted.back().full_width();
     places.push_back(c);
   }
-  if (max_width > 0 && !fit(fitted, left_out_first_, max_width)) return list_of(rows, tones_, fitted, places, colours, max_width);
+  if (max_width > 0 && !fit(fitted, choices_.left_out_first, max_width))
+    return list_of(rows, tones_, fitted, places, colours, max_width);
 
   std::string text;
   // Adds the lines of a row, of which the first one may be the header.
@@ -286,7 +287,7 @@ std::string TextTable::body(bool colours, size_t max_width) const {
       for (size_t i = 0; i < fitted.size(); ++i) {
         if (!fitted[i].is_shown) continue;
         const auto cell = l < lines[i].size() ? lines[i][l] : "";
-        line += (is_first ? "" : "  ") + padded(cell, fitted[i].width, columns_[places[i]].align);
+        line += (is_first ? "" : "  ") + padded(cell, fitted[i].width, columns_[places[i]].is_right);
         is_first = false;
       }
       line = without_space_at_end(line);

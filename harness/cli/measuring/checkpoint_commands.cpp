@@ -78,12 +78,9 @@ int run_evaluate(const WorkerProgram& worker, CheckpointOptions options) {
     print_json(Json(results));
     return exit_code::success;
   }
-  TextTable table;
-  for (const auto* header : {"task", "method"}) table.add_column(header);
-  for (const auto* header : {"seed", "update", "loss", "accuracy", "bits/dim", "phone errors", "by chance"})
-    table.add_column(header, TextTable::Align::right);
-  table.answer_with({"method", "loss", "accuracy", "bits/dim", "phone errors", "by chance"});
-  table.keep({"task", "seed"});
+  TextTable table({"task", "method", right("seed"), right("update"), right("loss"), right("accuracy"), right("bits/dim"),
+                   right("phone errors"), right("by chance")},
+                  {.answers = {"method", "loss", "accuracy", "bits/dim", "phone errors", "by chance"}, .kept = {"task", "seed"}});
   for (auto& line : results)
     table.add_row(
         {line.value("task", ""), line.value("method", ""), line.at("seed").dump(), line.at("update").dump(),
@@ -161,10 +158,7 @@ int run_generate(const WorkerProgram& worker, CheckpointOptions options) {
     print_json(Json(answers));
     return exit_code::success;
   }
-  TextTable table;
-  table.add_column("method");
-  for (const auto* header : {"seed", "images", "time", "images/s"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("implementation");
+  TextTable table({"method", right("seed"), right("images"), right("time"), right("images/s"), "implementation"});
   for (auto& line : answers)
     table.add_row({line.value("method", ""), line.at("seed").dump(), number_text(number_in(line, "generated"), "{:.0f}"),
                    number_text(number_in(line, "generation_s"), "{:.3g} s"),

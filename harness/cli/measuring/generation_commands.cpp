@@ -60,12 +60,8 @@ std::string text_of(double value, bool extrapolated = false) { return number_tex
 
 // One row for each method, with its times on the CPU and the GPU.
 TextTable latency_table(const std::vector<GenerationSummary>& summaries) {
-  TextTable table;
-  for (const auto* header : {"dataset", "method"}) table.add_column(header);
-  for (const auto* header : {"CPU s/image", "GPU s/image", "CPU/GPU"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("note");
-  table.answer_with({"method", "CPU s/image", "GPU s/image", "CPU/GPU"});
-  table.keep({"dataset"});
+  TextTable table({"dataset", "method", right("CPU s/image"), right("GPU s/image"), right("CPU/GPU"), "note"},
+                  {.answers = {"method", "CPU s/image", "GPU s/image", "CPU/GPU"}, .kept = {"dataset"}});
   for (const auto& cpu : summaries) {
     if (cpu.generation.device != "cpu") continue;
     const auto gpu = std::find_if(summaries.begin(), summaries.end(), [&](const auto& other) {
@@ -99,14 +95,11 @@ TextTable throughput_table(const std::vector<GenerationSummary>& summaries) {
     auto& batch = largest[method_of(summary)];
     batch = std::max(batch, summary.generation.batch);
   }
-  TextTable table;
-  for (const auto* header : {"dataset", "method", "device"}) table.add_column(header);
-  for (const auto* header : {"batch", "images/s", "s/batch", "state", "memory"})
-    table.add_column(header, TextTable::Align::right);
-  table.add_column("note");
-  table.answer_with({"method", "batch", "images/s"});
-  table.keep({"dataset", "device"});
-  table.leave_out_first({"state", "s/batch", "memory"});
+  TextTable table({"dataset", "method", "device", right("batch"), right("images/s"), right("s/batch"), right("state"),
+                   right("memory"), "note"},
+                  {.answers = {"method", "batch", "images/s"},
+                   .kept = {"dataset", "device"},
+                   .left_out_first = {"state", "s/batch", "memory"}});
   for (const auto& summary : summaries) {
     const auto& g = summary.generation;
     const auto rate = summary.median("images_per_s");

@@ -98,12 +98,9 @@ std::string seconds_text(const std::optional<ModelTimes>& times) { return times 
 std::string memory_text(const std::optional<ModelTimes>& times) { return times ? format_bytes(times->peak_extra_bytes) : "–"; }
 
 TextTable times_table(const std::vector<ModelSummary>& summaries) {
-  TextTable table;
-  for (const auto* header : {"model", "what"}) table.add_column(header);
-  for (const auto* header :
-       {"transformers", "attnbench", "times as fast", "interval", "memory, transformers", "memory, attnbench"})
-    table.add_column(header, TextTable::Align::right);
-  table.answer_with({"model", "what", "times as fast"});
+  TextTable table({"model", "what", right("transformers"), right("attnbench"), right("times as fast"), right("interval"),
+                   right("memory, transformers"), right("memory, attnbench")},
+                  {.answers = {"model", "what", "times as fast"}});
   for (const auto& summary : summaries)
     for (const auto& phase : summary.phases) {
       if (!phase.transformers && !phase.attnbench) continue;
@@ -119,9 +116,7 @@ TextTable times_table(const std::vector<ModelSummary>& summaries) {
 }
 
 TextTable parts_table(const std::vector<ModelSummary>& summaries) {
-  TextTable table;
-  for (const auto* header : {"model", "part of a training step"}) table.add_column(header);
-  for (const auto* header : {"transformers", "attnbench"}) table.add_column(header, TextTable::Align::right);
+  TextTable table({"model", "part of a training step", right("transformers"), right("attnbench")});
   for (const auto& summary : summaries)
     for (const auto& part : summary.parts)
       table.add_row({summary.model.name, part.name.empty() ? "loss, optimizer and the rest" : part.name,
@@ -130,8 +125,7 @@ TextTable parts_table(const std::vector<ModelSummary>& summaries) {
 }
 
 TextTable aims_table(const std::vector<ModelAim>& aims) {
-  TextTable table;
-  for (const auto* header : {"aim", "found", "verdict"}) table.add_column(header);
+  TextTable table({"aim", "found", "verdict"});
   for (const auto& aim : aims)
     table.add_row({aim.text, aim.found, aim.verdict}, aim.verdict == "missed" ? Tone::bad : Tone::plain);
   return table;

@@ -130,13 +130,12 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   const auto axes = distinguishing_axes(all);
   const auto names = format == Format::csv ? MethodNames() : MethodNames(all);
   add_axes(table, axes);
-  for (const auto* header : {"predicted time", "predicted memory"}) table.add_column(header, TextTable::Align::right);
+  table.add_columns({right("predicted time"), right("predicted memory")});
   const bool folds = format == Format::text && rows == Rows::without_skipped;
-  if (!folds) table.add_column("not run because");
+  if (!folds) table.add_columns({"not run because"});
   auto answers = identifying_axes(all, axes);
   answers.emplace_back("predicted time");
-  table.answer_with(std::move(answers));
-  table.leave_out_first({"predicted memory"});
+  table.choose({.answers = std::move(answers), .left_out_first = {"predicted memory"}});
   add_common_axes(table, all, axes);
   std::vector<const Record*> baselines;
   for (const auto& baseline : plan.baselines) baselines.push_back(baseline ? &baseline->planned : nullptr);

@@ -91,18 +91,16 @@ void print_trainings(const std::vector<Json>& ended, Format format) {
                                    {"chance_error_rate", "by chance", "{:.1f} %", 100},
                                    {"epoch_s", "s/epoch", "{:.3g}", 1}};
   std::erase_if(measures, [&](const Measure& measure) { return !any_has(measure.column); });
-  TextTable table;
-  for (const auto* header : {"task", "method"}) table.add_column(header);
-  for (const auto* header : {"seed", "updates", "training loss", "validation loss"})
-    table.add_column(header, TextTable::Align::right);
-  for (const auto& measure : measures) table.add_column(measure.header, TextTable::Align::right);
-  for (const auto* header : {"time", "updates/s"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("failed because");
+  TextTable table({"task", "method", right("seed"), right("updates"), right("training loss"), right("validation loss")});
   std::vector<std::string> answers = {"method", "validation loss"};
-  for (const auto& measure : measures) answers.emplace_back(measure.header);
-  table.answer_with(std::move(answers));
-  table.keep({"task", "seed", "failed because"});
-  table.leave_out_first({"updates/s", "training loss", "updates"});
+  for (const auto& measure : measures) {
+    table.add_columns({right(measure.header)});
+    answers.emplace_back(measure.header);
+  }
+  table.add_columns({right("time"), right("updates/s"), "failed because"});
+  table.choose({.answers = std::move(answers),
+                .kept = {"task", "seed", "failed because"},
+                .left_out_first = {"updates/s", "training loss", "updates"}});
   for (const auto& line : ended) {
     const bool failed = line.value("outcome", "") != outcome::measured;
     const auto updates = number_in(line, "update"), s = number_in(line, "training_s");

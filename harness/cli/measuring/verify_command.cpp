@@ -99,14 +99,11 @@ std::string summary_of(const std::vector<VerifiedRow>& rows) {
 // In text and Markdown the rows that disagree and a summary or, if `verbose`, all rows; in other formats always all.
 void print_rows(const std::vector<VerifiedRow>& rows, Format format, bool verbose) {
   const bool is_summed_up = !verbose && (format == Format::text || format == Format::markdown);
-  TextTable table;
-  table.answer_with({"method", "verdict"});
-  table.keep({"dtype", "causal", "key lengths"});
-  table.leave_out_first({"decoding error", "gradient error", "value error", "accepted"});
-  for (const auto* header : {"method", "dtype", "causal", "key lengths"}) table.add_column(header);
-  for (const auto* header : {"value error", "gradient error", "decoding error", "accepted"})
-    table.add_column(header, TextTable::Align::right);
-  table.add_column("verdict");
+  TextTable table({"method", "dtype", "causal", "key lengths", right("value error"), right("gradient error"),
+                   right("decoding error"), right("accepted"), "verdict"},
+                  {.answers = {"method", "verdict"},
+                   .kept = {"dtype", "causal", "key lengths"},
+                   .left_out_first = {"decoding error", "gradient error", "value error", "accepted"}});
   const auto names = format == Format::text || format == Format::markdown ? names_of(rows) : MethodNames();
   auto json = Json::array();
   for (const auto& row : rows) {

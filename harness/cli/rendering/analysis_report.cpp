@@ -69,12 +69,8 @@ void print_fitting_throughout(const std::vector<const BudgetFit*>& fits, const S
 }  // namespace
 
 void print_budget_fits(const Analysis& analysis, const SeriesNames& names, bool all, Format format) {
-  TextTable table;
-  for (const auto* header : {"method", "setting", "budget"}) table.add_column(header);
-  table.add_column("longest N", TextTable::Align::right);
-  table.add_column("limited by");
-  table.answer_with({"method", "longest N", "limited by"});
-  table.keep({"setting", "budget"});
+  TextTable table({"method", "setting", "budget", right("longest N"), "limited by"},
+                  {.answers = {"method", "longest N", "limited by"}, .kept = {"setting", "budget"}});
   std::vector<const BudgetFit*> throughout;
   for (const auto& fit : analysis.fits) {
     if (!all && fit.limit == kEndOfSweep) {

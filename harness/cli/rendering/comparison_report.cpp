@@ -169,9 +169,7 @@ std::string answer_in_words(const ComparisonReport& report) {
 
 void print_differences(const ComparisonReport& report, Format format) {
   if (report.differences.empty()) return;
-  TextTable table;
-  for (const auto* header : {"what differs", "a", "b"}) table.add_column(header);
-  table.answer_with({"what differs", "a", "b"});
+  TextTable table({"what differs", "a", "b"}, {.answers = {"what differs", "a", "b"}});
   const auto shown = [](const std::string& column, const std::string& value) {
     const auto* known = find_column(column);
     const bool is_size = known && known->unit == "B" && value.find_first_not_of("0123456789") == std::string::npos;
@@ -215,18 +213,14 @@ void print_cases(const ComparisonReport& report, Format format) {
   const auto axes = distinguishing_axes(records, report.apart);
   const auto names = format == Format::csv ? MethodNames() : MethodNames(records_of(report));
   add_axes(table, axes);
-  table.add_column("compared");
-  for (const auto* header : {"a", "b", "b / a"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("interval");
-  table.add_column("verdict on b");
-  for (const auto* header : {"memory a", "memory b"}) table.add_column(header, TextTable::Align::right);
+  table.add_columns(
+      {"compared", right("a"), right("b"), right("b / a"), "interval", "verdict on b", right("memory a"), right("memory b")});
   auto answers = identifying_axes(records, axes);
   answers.insert(answers.end(), {"b / a", "interval", "verdict on b"});
-  table.answer_with(std::move(answers));
   std::vector<std::string> others = {"memory a", "memory b"};
   for (const auto* axis : axes) others.push_back(axis->name);
   others.insert(others.end(), {"compared", "a", "b"});
-  table.leave_out_first(std::move(others));
+  table.choose({.answers = std::move(answers), .left_out_first = std::move(others)});
   auto shown_apart = axes;
   for (const auto& axis : report.apart) shown_apart.push_back(find_column(axis));
   add_common_axes(table, records, shown_apart);

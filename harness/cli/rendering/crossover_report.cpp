@@ -56,10 +56,8 @@ std::vector<const Crossover*> with_verdict(const Analysis& analysis, const Serie
 }
 
 void print_crossings(const Analysis& analysis, const SeriesNames& names, Format format) {
-  TextTable table;
-  for (const auto* header : {"quantity", "setting", "needs less", "from N on", "between", "than"}) table.add_column(header);
-  table.answer_with({"needs less", "from N on", "between", "than"});
-  table.keep({"quantity", "setting"});
+  TextTable table({"quantity", "setting", "needs less", "from N on", "between", "than"},
+                  {.answers = {"needs less", "from N on", "between", "than"}, .kept = {"quantity", "setting"}});
   const auto crossings = with_verdict(analysis, names, CrossoverVerdict::crosses);
   for (const auto* pair : crossings)
     table.add_row({pair->quantity, names.setting(pair->winner(), pair->differs), name_in(*pair, pair->winner()),
@@ -110,10 +108,8 @@ std::vector<BelowOthers> series_below_others(const Analysis& analysis, const Ser
 constexpr size_t kWidthOfNames = 78;
 
 void print_never_crossing(const Analysis& analysis, const SeriesNames& names, Format format) {
-  TextTable table;
-  for (const auto* header : {"quantity", "setting", "needs less", "from N on", "than"}) table.add_column(header);
-  table.answer_with({"needs less", "from N on", "than"});
-  table.keep({"quantity", "setting"});
+  TextTable table({"quantity", "setting", "needs less", "from N on", "than"},
+                  {.answers = {"needs less", "from N on", "than"}, .kept = {"quantity", "setting"}});
   table.limit_width("than", kWidthOfNames);
   const auto rows = series_below_others(analysis, names);
   for (const auto& row : rows) {
@@ -152,10 +148,8 @@ void print_doubtful(const Analysis& analysis, const SeriesNames& names, bool all
     fmt::print("\n");
     return;
   }
-  TextTable table;
-  for (const auto* header : {"quantity", "setting", "one", "other", "crossover", "between", "why"}) table.add_column(header);
-  table.answer_with({"one", "other", "crossover", "between", "why"});
-  table.keep({"quantity", "setting"});
+  TextTable table({"quantity", "setting", "one", "other", "crossover", "between", "why"},
+                  {.answers = {"one", "other", "crossover", "between", "why"}, .kept = {"quantity", "setting"}});
   for (const auto* pair : doubtful)
     table.add_row({pair->quantity, names.setting(*pair->one, pair->differs), name_in(*pair, *pair->one),
                    name_in(*pair, *pair->other), pair->length ? length_or_dash(*pair->length) : "–", place_text(*pair),

@@ -65,13 +65,11 @@ void print_meaning_of_orders(const Growth& growth) {
 }  // namespace
 
 void print_growth(const Analysis& analysis, const SeriesNames& names, bool all, Format format) {
-  TextTable table;
-  for (const auto* header : {"method", "setting", "quantity", "range of N"}) table.add_column(header);
-  for (const auto* header : {"batch", "exponent", "interval"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("declared order");
-  table.answer_with({"method", "exponent", "interval", "declared order"});
-  table.keep({"setting", "quantity"});
-  table.leave_out_first({"batch", "range of N"});
+  TextTable table(
+      {"method", "setting", "quantity", "range of N", right("batch"), right("exponent"), right("interval"), "declared order"},
+      {.answers = {"method", "exponent", "interval", "declared order"},
+       .kept = {"setting", "quantity"},
+       .left_out_first = {"batch", "range of N"}});
   std::vector<const Order*> unfitted;
   for (const auto& order : analysis.growth.orders) {
     if (!order.exponent) unfitted.push_back(&order);

@@ -207,8 +207,7 @@ void add_common_axes(TextTable& table, const std::vector<const Record*>& records
 }
 
 void add_axes(TextTable& table, const std::vector<const Column*>& axes) {
-  for (const auto* axis : axes)
-    table.add_column(axis->name, axis->type == ColumnType::integer ? TextTable::Align::right : TextTable::Align::left);
+  for (const auto* axis : axes) table.add_columns({axis->type == ColumnType::integer ? right(axis->name) : axis->name});
 }
 
 TextTable summary_table(const std::vector<Record>& records) {
@@ -225,12 +224,10 @@ TextTable summary_table_of(const std::vector<const Record*>& records) {
   const bool published = std::any_of(records.begin(), records.end(), [](const auto* r) { return !published_text(*r).empty(); });
   const MethodNames names(records);
   const auto ratio = ratio_header(records, names);
-  for (const auto* header : {"time", "time/sequence", "interval"}) table.add_column(header, TextTable::Align::right);
-  if (!ratio.empty()) table.add_column(ratio, TextTable::Align::right);
-  for (const auto* header : {"memory/sequence", "rounding error"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("implementation");
-  table.add_column("outcome");
-  if (published) table.add_column("published");
+  table.add_columns({right("time"), right("time/sequence"), right("interval")});
+  if (!ratio.empty()) table.add_columns({right(ratio)});
+  table.add_columns({right("memory/sequence"), right("rounding error"), "implementation", "outcome"});
+  if (published) table.add_columns({"published"});
   // Of different batches, only the times of a sequence can be compared. Of one sequence a call, both times are the same.
   const auto has_any = [&](const auto& is) { return std::any_of(records.begin(), records.end(), is); };
   const bool per_sequence = has_any([](const auto* r) { return r->number("batch") != 1; });
@@ -241,8 +238,7 @@ TextTable summary_table_of(const std::vector<const Record*>& records) {
   if (has_any([&](const auto* r) { return outcome_text(*r) != outcome_text(*records.front()); })) answers.emplace_back("outcome");
   std::vector<std::string> others = {"published", "implementation", "rounding error", per_sequence ? "time" : "time/sequence"};
   for (const auto* axis : axes) others.push_back(axis->name);
-  table.answer_with(std::move(answers));
-  table.leave_out_first(std::move(others));
+  table.choose({.answers = std::move(answers), .left_out_first = std::move(others)});
   for (const auto* each : records) {
     const auto& record = *each;
     std::vector<std::string> cells;
@@ -275,9 +271,9 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
       throw UsageError(fmt::format("unknown column '{}'{}", name, suggestion(name, known_names)));
     // A name that is no column is the name of a diagnostic, and diagnostics are numbers.
     const bool number = !column || column->type == ColumnType::integer || column->type == ColumnType::number;
-    table.add_column(name, number ? TextTable::Align::right : TextTable::Align::left);
+    table.add_columns({number ? right(name) : name});
   }
-  table.answer_with(names);
+  table.choose({.answers = names});
   for (const auto* record : all) {
     std::vector<std::string> cells;
     for (const auto& name : names) cells.push_back(plain_text(record->get(name)));

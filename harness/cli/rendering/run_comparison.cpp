@@ -132,13 +132,9 @@ void print_report(const RunComparison& comparison, Format format) {
   const auto findings = comparison.findings();
   if (format != Format::csv)
     print_answers({fmt::format("Over all: {}, {}.", verdict_name(overall_finding(findings)), kNotInTurns)});
-  TextTable table;
-  table.add_column("benchmark");
-  for (const auto* header : {"a", "b", "change for the worse", "95 % interval", "p"})
-    table.add_column(header, TextTable::Align::right);
-  table.add_column("verdict on b");
-  table.answer_with({"benchmark", "change for the worse", "95 % interval", "verdict on b"});
-  table.leave_out_first({"p", "a", "b"});
+  TextTable table(
+      {"benchmark", right("a"), right("b"), right("change for the worse"), right("95 % interval"), right("p"), "verdict on b"},
+      {.answers = {"benchmark", "change for the worse", "95 % interval", "verdict on b"}, .left_out_first = {"p", "a", "b"}});
   for (const auto& [name, values, found] : comparison.benchmarks) {
     const auto& [estimate, interval] = found.estimate.ratio;
     const auto shown = values_of_estimate(median(values.a), median(values.b), sign_of(comparison) * estimate);

@@ -166,15 +166,11 @@ void print_report(const SpeedupReport& report, Format format) {
     if (speedup.baseline) all.push_back(speedup.baseline);
   const auto names = format == Format::csv ? MethodNames() : MethodNames(all);
   const auto& baseline_name = names.of(report.baseline);
-  for (const auto& header : {std::string("time"), std::string("time of ") + baseline_name, std::string("times as fast"),
-                             std::string("interval"), std::string("processes")})
-    table.add_column(header, TextTable::Align::right);
-  table.add_column("runs");
-  table.add_column("verdict");
+  table.add_columns({right("time"), right("time of " + baseline_name), right("times as fast"), right("interval"),
+                     right("processes"), "runs", "verdict"});
   auto answers = identifying_axes(records, axes);
   answers.insert(answers.end(), {"times as fast", "interval", "verdict"});
-  table.answer_with(std::move(answers));
-  table.leave_out_first({"runs", "processes"});
+  table.choose({.answers = std::move(answers), .left_out_first = {"runs", "processes"}});
   for (const auto* row : rows) {
     const auto& speedup = *row;
     std::vector<std::string> cells;

@@ -30,9 +30,7 @@ Record measured(const std::string& method, int64_t query_len) {
 }
 
 TEST(TextTable, AlignsColumnsByCharactersNotBytes) {
-  TextTable table;
-  table.add_column("method");
-  table.add_column("time", TextTable::Align::right);
+  TextTable table({"method", right("time")});
   table.add_row({"softmax", "12.3 µs"});
   table.add_row({"O(N²)", "5 s"});
   EXPECT_EQ(table.render(),
@@ -43,9 +41,7 @@ TEST(TextTable, AlignsColumnsByCharactersNotBytes) {
 }
 
 TEST(TextTable, FillsShortRowsAndReplacesControlCharacters) {
-  TextTable table;
-  table.add_column("a");
-  table.add_column("b");
+  TextTable table({"a", "b"});
   table.add_row({"two\nlines\x1b[2J"});
   EXPECT_EQ(table.render(),
             "a              b\n"
@@ -55,8 +51,7 @@ TEST(TextTable, FillsShortRowsAndReplacesControlCharacters) {
 }
 
 TEST(TextTable, ColoursRowsByTheirTone) {
-  TextTable table;
-  table.add_column("a");
+  TextTable table({"a"});
   table.add_row({"fine"});
   table.add_row({"wrong"}, Tone::bad);
   table.add_row({"not run"}, Tone::faint);
@@ -70,15 +65,9 @@ TEST(TextTable, ColoursRowsByTheirTone) {
 }
 
 TextTable wide_table() {
-  TextTable table;
-  table.add_column("method");
-  table.add_column("time of a call", TextTable::Align::right);
-  table.add_column("error", TextTable::Align::right);
-  table.add_column("reason");
-  table.add_column("source");
+  TextTable table({"method", right("time of a call"), right("error"), "reason", "source"},
+                  {.answers = {"method", "time of a call", "reason"}, .left_out_first = {"error"}});
   table.add_row({"softmax", "12.3 µs", "1.2e-07", "it needs 16.0 GiB and the limit is 11.0 GiB", "here"});
-  table.answer_with({"method", "time of a call", "reason"});
-  table.leave_out_first({"error"});
   return table;
 }
 
@@ -124,9 +113,7 @@ TEST(TextTable, IsMadeNarrowerInTheStatedOrderAndSaysHow) {
 }
 
 TEST(TextTable, NamesWhatAllRowsShareAboveItself) {
-  TextTable table;
-  for (const auto* header : {"method", "device", "note", "verdict"}) table.add_column(header);
-  table.answer_with({"method", "verdict"});
+  TextTable table({"method", "device", "note", "verdict"}, {.answers = {"method", "verdict"}});
   table.add_common("heads", "8");
   table.add_row({"linear", "cpu", "", "faster"});
   EXPECT_EQ(table.render().find("In all rows"), std::string::npos) << "a single row";
@@ -141,8 +128,7 @@ TEST(TextTable, NamesWhatAllRowsShareAboveItself) {
 }
 
 TEST(TextTable, WrapsAListOfNamesAtItsLimit) {
-  TextTable table;
-  table.add_column("than");
+  TextTable table({"than"});
   table.limit_width("than", 12);
   table.add_row({"softmax, linear, lsh:rounds=4,profile=fast-transformers"});
   EXPECT_EQ(table.render(),
@@ -157,9 +143,7 @@ TEST(TextTable, WrapsAListOfNamesAtItsLimit) {
 }
 
 TEST(TextTable, MarkdownEscapesSpecialCharacters) {
-  TextTable table;
-  table.add_column("name");
-  table.add_column("n", TextTable::Align::right);
+  TextTable table({"name", right("n")});
   table.add_row({"a|b*_`<i>[x]\\", "1"});
   table.add_row({"two\nlines", "23456"});
   EXPECT_EQ(table.render(TableFormat::markdown),
@@ -170,9 +154,7 @@ TEST(TextTable, MarkdownEscapesSpecialCharacters) {
 }
 
 TEST(TextTable, CsvQuotesCellsAndEscapesFormulas) {
-  TextTable table;
-  table.add_column("name");
-  table.add_column("n", TextTable::Align::right);
+  TextTable table({"name", right("n")});
   table.add_row({"=HYPERLINK(\"x\")", "1"});
   table.add_row({"a,b", "2"});
   EXPECT_EQ(table.render(TableFormat::csv), "name,n\n\"'=HYPERLINK(\"\"x\"\")\",1\n\"a,b\",2\n");
