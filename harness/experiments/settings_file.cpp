@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <stdexcept>
+#include <type_traits>
 
 #include "harness/files/toml_file.h"
 #include "harness/text/errors.h"
@@ -25,69 +26,37 @@ using Values = std::map<std::string_view, std::vector<Json>>;
 constexpr auto kMethods = "methods";
 
 template <class Owner>
-struct Fields;
-template <>
-struct Fields<Training> {
-  static const auto& all() { return training_fields(); }
-};
-template <>
-struct Fields<Generation> {
-  static const auto& all() { return generation_fields(); }
-};
-
-template <class Owner>
-auto find(std::string_view name) {
-  const auto& all = Fields<Owner>::all();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& field) { return field.name == name; });
-  return found == all.end() ? nullptr : &*found;
+const std::vector<FieldOf<Owner>>& fields_of() {
+  if constexpr (std::is_same_v<Owner, Training>) return training_fields();
+  else return generation_fields();
 }
 
+// Reads the values of fields.
 template <class Owner>
-std::vector<std::string> sections() {
-  std::vector<std::string> names;
-  for (const auto& field : Fields<Owner>::all())
-    if (std::find(names.begin(), names.end(), field.section) == names.end()) names.emplace_back(field.section);
-  return names;
-}
-
-// The names of the fields in a section, or in all if it is empty.
-template <class Owner>
-std::vector<std::string> names_in(std::string_view section) {
-  std::vector<std::string> names;
-  for (const auto& field : Fields<Owner>::all())
-    if (section.empty() || field.section == section) names.emplace_back(field.name);
-  return names;
-}
-
-// Reads values, and says where they stand if they are wrong.
-template <class Owner>
-class Reader {
+class Reader : public TomlReader {
  public:
-  Reader(std::string path, const Catalogue& catalogue) : path_(std::move(path)), catalogue_(catalogue) {}
-
-  // `origin` is the option that the next values come from; empty for the file.
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
+  Reader(std::string path, const Catalogue& catalogue) : TomlReader(std::move(path)), catalogue_(catalogue) {}
 
   void read_section(const std::string& section, const toml::node& node, Values& into) {
-    for (const auto& [key, value] : table_of(section, node)) {
-      const auto* field = find<Owner>(key.str());
+    for (const auto& [key, value] : table_of(node, section)) {
+      const auto* field = find_field(fields_of<Owner>(), key.str());
       if (!field || field->section != section)
         fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", key.str(), section,
-                                       suggestion(std::string(key.str()), names_in<Owner>(section))));
+                                       suggestion(std::string(key.str()), names_in(fields_of<Owner>(), section))));
       read_values(*field, value, into);
     }
   }
 
   // The tables [methods.NAME], each with values for one method.
   void read_methods(const toml::node& node, std::map<std::string, Values>& into) {
-    for (const auto& [method, values] : table_of(kMethods, node)) {
+    for (const auto& [method, values] : table_of(node, kMethods)) {
       const auto section = fmt::format("{}.{}", kMethods, method.str());
       auto& of_method = into[std::string(method.str())];
-      for (const auto& [key, value] : table_of(section, values)) {
-        const auto* field = find<Owner>(key.str());
+      for (const auto& [key, value] : table_of(values, section)) {
+        const auto* field = find_field(fields_of<Owner>(), key.str());
         if (!field || field->role != FieldRole::setting)
           fail(key.source(), fmt::format("unknown key '{}' in [{}], expected a setting that is not an axis{}", key.str(), section,
-                                         suggestion(std::string(key.str()), names_in<Owner>(""))));
+                                         suggestion(std::string(key.str()), names_in(fields_of<Owner>()))));
         read_values(*field, value, of_method);
       }
     }
@@ -105,20 +74,9 @@ class Reader {
     into[field.name] = std::move(values);
   }
 
-  [[noreturn]] void fail(const toml::source_region& where, const std::string& message) const {
-    if (!origin_.empty()) throw UsageError(fmt::format("{}: {}", origin_, message));
-    fail_at(path_, where, message);
-  }
-
  private:
-  const toml::table& table_of(const std::string& name, const toml::node& node) const {
-    if (!node.is_table()) fail(node.source(), fmt::format("{} is {}, expected a table [{}]", name, type_text(node), name));
-    return *node.as_table();
-  }
-
   Json checked(const auto& field, const toml::node& node) const {
-    auto value = single_value(node);
-    if (value.is_null()) fail(node.source(), fmt::format("{} is {}, expected a single value", field.name, type_text(node)));
+    const auto value = json_of(node, field.name);
     try {
       Owner scratch;
       set(scratch, field, value);
@@ -129,7 +87,6 @@ class Reader {
     return value;
   }
 
-  std::string path_, origin_;
   const Catalogue& catalogue_;
 };
 
@@ -137,7 +94,7 @@ class Reader {
 template <class Owner>
 std::vector<Owner> combinations(const Values& values, const std::string& path) {
   std::vector<Owner> all = {{}};
-  for (const auto& field : Fields<Owner>::all()) {
+  for (const auto& field : fields_of<Owner>()) {
     const auto found = values.find(field.name);
     if (found == values.end()) continue;
     std::vector<Owner> next;
@@ -166,11 +123,9 @@ SettingsFile<Owner>::SettingsFile(const std::string& path, const Catalogue& cata
   const auto file = read_toml(path);
   for (const auto& [key, node] : file) {
     const std::string name(key.str());
-    auto known = sections<Owner>();
+    auto known = sections_of(fields_of<Owner>());
     if (name == "description") {
-      const auto text = node.template value_exact<std::string>();
-      if (!text) reader.fail(node.source(), fmt::format("description is {}, expected text", type_text(node)));
-      description_ = *text;
+      description_ = reader.text_of(node, name);
     } else if (name == kMethods) {
       reader.read_methods(node, of_methods);
     } else if (std::find(known.begin(), known.end(), name) != known.end()) {
@@ -182,8 +137,8 @@ SettingsFile<Owner>::SettingsFile(const std::string& path, const Catalogue& cata
   }
   for (const auto& [name, value] : settings) {
     reader.set_origin("--set " + name);
-    const auto* field = find<Owner>(name);
-    if (!field) throw UsageError(fmt::format("--set: unknown key '{}'{}", name, suggestion(name, names_in<Owner>(""))));
+    const auto* field = find_field(fields_of<Owner>(), name);
+    if (!field) throw UsageError(fmt::format("--set: unknown key '{}'{}", name, suggestion(name, names_in(fields_of<Owner>()))));
     reader.read_values(*field, *parse_value("--set " + name, value).get("value"), from_command_line);
   }
   for (const auto& [name, list] : from_command_line) {
@@ -197,7 +152,7 @@ SettingsFile<Owner>::SettingsFile(const std::string& path, const Catalogue& cata
     item.complete();
     try {
       if (const auto found = of_methods.find(item.method); found != of_methods.end())
-        for (const auto& [name, list] : found->second) set(item, *find<Owner>(name), list.front());
+        for (const auto& [name, list] : found->second) set(item, *find_field(fields_of<Owner>(), name), list.front());
       check(item);
     } catch (const std::invalid_argument& error) {
       throw UsageError(fmt::format("{}: {}", path, error.what()));

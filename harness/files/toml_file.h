@@ -86,4 +86,35 @@ inline Json single_value(const toml::node& node) {
   return nullptr;
 }
 
+// Reads the values of a file, and of the options that replace some of them. The messages say where a wrong value stands.
+class TomlReader {
+ public:
+  explicit TomlReader(std::string path) : path_(std::move(path)) {}
+
+  // The option that the next values come from, such as "--set"; empty for the file, as at first.
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+  // Each throws UsageError that names the option, or the place in the file.
+  [[noreturn]] void fail(const toml::source_region& where, const std::string& message) const {
+    if (!origin_.empty()) throw UsageError(fmt::format("{}: {}", origin_, message));
+    fail_at(path_, where, message);
+  }
+  std::string text_of(const toml::node& node, std::string_view name) const {
+    const auto text = node.value_exact<std::string>();
+    if (!text) fail(node.source(), fmt::format("{} is {}, expected text", name, type_text(node)));
+    return *text;
+  }
+  const toml::table& table_of(const toml::node& node, std::string_view name) const {
+    if (!node.is_table()) fail(node.source(), fmt::format("{} is {}, expected a table [{}]", name, type_text(node), name));
+    return *node.as_table();
+  }
+  Json json_of(const toml::node& node, std::string_view name) const {
+    if (auto value = single_value(node); !value.is_null()) return value;
+    fail(node.source(), fmt::format("{} is {}, expected a single value", name, type_text(node)));
+  }
+
+ protected:
+  std::string path_, origin_;
+};
+
 }  // namespace attnbench

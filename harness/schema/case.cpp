@@ -170,11 +170,7 @@ const std::vector<Field>& fields() {
   return all;
 }
 
-const Field* find_field(std::string_view name) {
-  for (const auto& field : fields())
-    if (field.name == name) return &field;
-  return nullptr;
-}
+const Field* find_field(std::string_view name) { return find_field(fields(), name); }
 
 const Field* find_axis(std::string_view name) {
   const auto* field = find_field(name);

@@ -2,6 +2,7 @@
 // Each such struct has a table of fields, from which everything else is made. The functions here work on any of these tables.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -109,6 +110,33 @@ void set_text(Owner& owner, const FieldOf<Owner>& field, const std::string& text
 template <class Owner>
 void set_to_default(Owner& owner, const FieldOf<Owner>& field) {
   std::visit([&](auto member) { owner.*member = Owner().*member; }, field.member);
+}
+
+// Null when there is no field of this name.
+template <class Owner>
+const FieldOf<Owner>* find_field(const std::vector<FieldOf<Owner>>& fields, std::string_view name) {
+  for (const auto& field : fields)
+    if (field.name == name) return &field;
+  return nullptr;
+}
+
+// The sections of files, in the order in which the fields name them.
+template <class Owner>
+std::vector<std::string> sections_of(const std::vector<FieldOf<Owner>>& fields) {
+  std::vector<std::string> sections;
+  for (const auto& field : fields)
+    if (!field.section.empty() && std::find(sections.begin(), sections.end(), field.section) == sections.end())
+      sections.emplace_back(field.section);
+  return sections;
+}
+
+// The names of the fields in a section, or of all if it is empty.
+template <class Owner>
+std::vector<std::string> names_in(const std::vector<FieldOf<Owner>>& fields, std::string_view section = "") {
+  std::vector<std::string> names;
+  for (const auto& field : fields)
+    if (section.empty() || field.section == section) names.emplace_back(field.name);
+  return names;
 }
 
 template <class Owner>

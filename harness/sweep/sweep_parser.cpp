@@ -36,25 +36,9 @@ constexpr std::string_view kShape = "shape";        // stands for several axes
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kPublishedFile = "file";  // the key of [published]
 
-// The sections that hold settings, in the order in which fields() declares them.
-std::vector<std::string> setting_sections() {
-  std::vector<std::string> sections;
-  for (const auto& field : fields())
-    if (!field.section.empty() && std::find(sections.begin(), sections.end(), field.section) == sections.end())
-      sections.emplace_back(field.section);
-  return sections;
-}
-
 bool is_setting_section(std::string_view name) {
-  const auto sections = setting_sections();
+  const auto sections = sections_of(fields());
   return std::find(sections.begin(), sections.end(), name) != sections.end();
-}
-
-std::vector<std::string> setting_names(std::string_view section) {
-  std::vector<std::string> names;
-  for (const auto& field : fields())
-    if (field.section == section) names.emplace_back(field.name);
-  return names;
 }
 
 // The setting of this name. Null if the section has no such setting.
@@ -161,10 +145,10 @@ WorkerProgram with_plugins_of(const std::string& path, WorkerProgram worker) {
   }
 }
 
-class SweepParser {
+class SweepParser : public TomlReader {
  public:
   SweepParser(SweepFile& sweep, std::string path, const Catalogue& catalogue, std::string like)
-      : sweep_(sweep), path_(std::move(path)), like_(std::move(like)), catalogue_(catalogue) {}
+      : TomlReader(std::move(path)), sweep_(sweep), like_(std::move(like)), catalogue_(catalogue) {}
 
   void parse_file() {
     const auto file = read_toml(path_);
@@ -187,13 +171,13 @@ class SweepParser {
     if (methods.empty()) return;
     toml::array list;
     for (const auto& method : methods) list.push_back(method);
-    origin_ = "--methods";
+    set_origin("--methods");
     for (auto& block : sweep_.blocks_) parse_axis(block, "method", list);
   }
 
   // `value` is written as in a sweep file; text may also stand without quotes.
   void override_setting(const std::string& key, const std::string& value) {
-    origin_ = "--set " + key;
+    set_origin("--set " + key);
     const auto parsed = parse_value(origin_, value);
     const auto& node = *parsed.get("value");
     if (const auto* field = find_overridden(key)) {
@@ -213,8 +197,8 @@ class SweepParser {
     }
     auto known = axis_names();
     known.emplace_back(kShape);
-    for (const auto& section : setting_sections())
-      for (const auto& name : setting_names(section)) known.push_back(fmt::format("{}.{}", section, name));
+    for (const auto& section : sections_of(fields()))
+      for (const auto& name : names_in(fields(), section)) known.push_back(fmt::format("{}.{}", section, name));
     throw UsageError(fmt::format("--set: unknown key '{}'{}", key, suggestion(key, known)));
   }
 
@@ -222,30 +206,11 @@ class SweepParser {
   void allow_no_methods() { methods_may_be_missing_ = true; }
 
  private:
-  [[noreturn]] void fail(const toml::source_region& where, const std::string& message) const {
-    if (!origin_.empty()) throw UsageError(fmt::format("{}: {}", origin_, message));
-    fail_at(path_, where, message);
-  }
-
   [[noreturn]] void fail_unknown_section(const std::string& name, const toml::source_region& where) const {
     std::vector<std::string> known = {std::string(kDescription), std::string(kPlugins), std::string(kAxes)};
-    for (auto& section : setting_sections()) known.push_back(std::move(section));
+    for (auto& section : sections_of(fields())) known.push_back(std::move(section));
     known.emplace_back(kPublished);
     fail(where, fmt::format("unknown key '{}'{}", name, suggestion(name, known)));
-  }
-
-  std::string text_of(const toml::node& node, std::string_view name) const {
-    const auto text = node.value_exact<std::string>();
-    if (!text) fail(node.source(), fmt::format("{} is {}, expected text", name, type_text(node)));
-    return *text;
-  }
-  const toml::table& table_of(const toml::node& node, std::string_view name) const {
-    if (!node.is_table()) fail(node.source(), fmt::format("{} is {}, expected a table [{}]", name, type_text(node), name));
-    return *node.as_table();
-  }
-  Json json_of(const toml::node& node, std::string_view name) const {
-    if (auto value = single_value(node); !value.is_null()) return value;
-    fail(node.source(), fmt::format("{} is {}, expected a single value", name, type_text(node)));
   }
 
   static SweepFile::Axis* find_axis_in(SweepFile::Block& block, std::string_view name) {
@@ -375,7 +340,8 @@ class SweepParser {
       const std::string name(key.str());
       const auto* field = find_setting(section, name);
       if (!field)
-        fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", name, section, suggestion(name, setting_names(section))));
+        fail(key.source(),
+             fmt::format("unknown key '{}' in [{}]{}", name, section, suggestion(name, names_in(fields(), section))));
       parse_setting(*field, section + "." + name, value);
     }
   }
@@ -406,8 +372,6 @@ class SweepParser {
   }
 
   SweepFile& sweep_;
-  std::string path_;
-  std::string origin_;  // the option that the current value comes from; empty while the file is read
   bool methods_may_be_missing_ = false;
   std::string like_;  // the option --like
   const Catalogue& catalogue_;
