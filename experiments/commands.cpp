@@ -15,7 +15,6 @@
 #include <string>
 
 #include "experiments/decoding/generation_speed.h"
-#include "experiments/decoding/speed.h"
 #include "experiments/training/image_samples.h"
 #include "experiments/training/trainer.h"
 #include "harness/schema/answer.h"
@@ -122,8 +121,6 @@ int run_command(int argc, char** argv) {
   auto* const evaluate_command = app.add_subcommand("evaluate", "validate the model of a checkpoint");
   auto* const generate_command = app.add_subcommand("generate", "write images that the model of a checkpoint generates");
   auto* const generation_command = app.add_subcommand("generation-speed", "measure how fast a model generates images");
-  // Not shown in the help: a developer's tool, without a command of the driver.
-  auto* const speed_command = app.add_subcommand("decode-speed", "time the steps of a decoder")->group("");
   CLI11_PARSE(app, argc, argv);
   // A trainer whose driver was killed writes a checkpoint before it ends.
   if (descriptor != 1 && !attnbench::end_with_driver(descriptor, SIGTERM)) return 1;
@@ -142,7 +139,6 @@ int run_command(int argc, char** argv) {
     if (*evaluate_command) answer->send(evaluate(request));
     if (*generate_command) answer->send(generate(request));
     if (*generation_command) answer->send(generation_speed(attnbench::generation_of(request)));
-    if (*speed_command) answer->send(decode_speed(request));
     if (*train_command) return train(*answer, request);
   } catch (const std::bad_alloc&) {
     return refuse("oom", "the system ran out of memory");
