@@ -42,14 +42,6 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const attnbench::Trainin
   return std::make_unique<torch::optim::Adam>(std::move(parameters), torch::optim::AdamOptions(t.learning_rate));
 }
 
-std::unique_ptr<LearningRateSchedule> make_schedule(const attnbench::Training& t) {
-  if (t.schedule == "step")
-    return std::make_unique<StepRates>(t.learning_rate, std::vector<RateStep>{{t.reduce_after, t.reduced_learning_rate}});
-  if (t.schedule == "plateau")
-    return std::make_unique<RateOnPlateau>(PlateauOptions{.first_rate = t.learning_rate, .factor = 0.5, .patience = t.patience});
-  return std::make_unique<ConstantRate>(t.learning_rate);
-}
-
 // The state of the optimizer as bytes, uint8 [n].
 at::Tensor bytes_of(const torch::optim::Optimizer& optimizer) {
   torch::serialize::OutputArchive archive;
@@ -89,18 +81,18 @@ void restore_weights(torch::nn::Module& model, const Checkpoint& checkpoint) {
   for (const auto& item : model.named_buffers()) item.value().copy_(checkpoint.tensor_like("model." + item.key(), item.value()));
 }
 
-Trainer::Trainer(const attnbench::Training& training, const std::string& data) : training_(training), data_(data) {
+Trainer::Trainer(const attnbench::Training& training, const std::string& data)
+    : training_(training), data_(data), schedule_(training) {
   at::set_num_threads(int(training.threads));
   weights_generator().set_current_seed(uint64_t(training.seed));
   data_generator_ = at::make_generator<at::CPUGeneratorImpl>(uint64_t(training.seed) ^ kDataSeed);
   task_ = make_task(training, data);
   optimizer_ = make_optimizer(training, task_->model().parameters());
-  schedule_ = make_schedule(training);
 }
 
 bool Trainer::is_done() const {
   return updates_ >= training_.updates || (training_.seconds > 0 && training_s_ >= training_.seconds) ||
-         schedule_->rate(updates_) < training_.min_learning_rate;
+         schedule_.rate(updates_) < training_.min_learning_rate;
 }
 
 double Trainer::updates_per_s() const { return interval_s_ > 0 ? double(interval_updates_) / interval_s_ : 0; }
@@ -117,7 +109,7 @@ void Trainer::update() {
                     (std::isnan(last_loss_) ? "NaN" : "infinite"));
   loss.backward();
   if (training_.max_gradient_norm > 0) clip_each_gradient(task_->model().parameters(), training_.max_gradient_norm);
-  last_learning_rate_ = schedule_->rate(updates_);
+  last_learning_rate_ = schedule_.rate(updates_);
   set_learning_rate(*optimizer_, last_learning_rate_);
   optimizer_->step();
   ++updates_;
@@ -137,7 +129,7 @@ Json Trainer::validate() {
 const Json& Trainer::record_point() {
   auto point = attnbench::to_json(training_);
   const auto found = validate();
-  schedule_->validated(found.at("validation_loss").get<double>());
+  schedule_.validated(found.at("validation_loss").get<double>());
   point.update(found);
   point["schema_version"] = attnbench::kSchemaVersion;
   point["parameters"] = parameter_count(task_->model());
@@ -180,7 +172,7 @@ void Trainer::save(const std::string& path) const {
                        {"interval_s", interval_s_},
                        {"interval_loss", interval_loss_},
                        {"interval_updates", interval_updates_},
-                       {"schedule", schedule_->state()},
+                       {"schedule", schedule_.state()},
                        {"curve", curve_}};
   for (const auto& item : task_->model().named_parameters()) checkpoint.tensors["model." + item.key()] = item.value();
   for (const auto& item : task_->model().named_buffers()) checkpoint.tensors["model." + item.key()] = item.value();
@@ -207,7 +199,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
 
     restore_weights(task_->model(), checkpoint);
     restore_optimizer(*optimizer_, checkpoint.tensors.at("optimizer"));
-    schedule_->restore(values.at("schedule"));
+    schedule_.restore(values.at("schedule"));
     auto weights = weights_generator();
     weights.set_state(checkpoint.tensor_like("generator.weights", weights.get_state()));
     data_generator_.set_state(checkpoint.tensor_like("generator.data", data_generator_.get_state()));

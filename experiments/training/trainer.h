@@ -89,7 +89,7 @@ class Trainer {
   std::string data_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  std::unique_ptr<LearningRateSchedule> schedule_;
+  LearningRateSchedule schedule_;
   at::Generator data_generator_;
   int64_t updates_ = 0;
   double training_s_ = 0, last_loss_ = 0, last_learning_rate_ = 0;

@@ -203,10 +203,14 @@ Json clip(const Json& request) {
   return {{"norms", json_of(norms)}, {"gradients", json_of(clipped)}};
 }
 
+// The rate of each update of a schedule that validates nothing.
 Json step_rates(const Json& request) {
-  std::vector<RateStep> steps;
-  for (const auto& step : request.at("steps")) steps.push_back({step.at(0).get<int64_t>(), step.at(1).get<double>()});
-  const StepRates schedule(request.at("first_rate").get<double>(), steps);
+  attnbench::Training training;
+  training.schedule = "step";
+  training.learning_rate = request.at("learning_rate").get<double>();
+  training.reduce_after = request.at("reduce_after").get<int64_t>();
+  training.reduced_learning_rate = request.at("reduced_learning_rate").get<double>();
+  const LearningRateSchedule schedule(training);
   Json rates = Json::array();
   for (int64_t updates = 0; updates < request.at("updates").get<int64_t>(); ++updates) rates.push_back(schedule.rate(updates));
   return rates;
@@ -214,16 +218,15 @@ Json step_rates(const Json& request) {
 
 // The rate after each validation error. After each, the schedule is replaced by a new one with its state.
 Json plateau_rates(const Json& request) {
-  const PlateauOptions options{.first_rate = request.at("first_rate").get<double>(),
-                               .factor = request.at("factor").get<double>(),
-                               .patience = request.at("patience").get<int64_t>(),
-                               .threshold = request.at("threshold").get<double>(),
-                               .min_rate = request.at("min_rate").get<double>()};
-  RateOnPlateau schedule(options);
+  attnbench::Training training;
+  training.schedule = "plateau";
+  training.learning_rate = request.at("learning_rate").get<double>();
+  training.patience = request.at("patience").get<int64_t>();
+  LearningRateSchedule schedule(training);
   Json rates = Json::array();
   for (const auto& error : request.at("errors")) {
     schedule.validated(error.is_null() ? std::nan("") : error.get<double>());
-    RateOnPlateau restored(options);
+    LearningRateSchedule restored(training);
     restored.restore(attnbench::parse_json(schedule.state().dump()));
     schedule = restored;
     rates.push_back(schedule.rate(0));
