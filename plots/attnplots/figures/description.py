@@ -4,7 +4,7 @@ The folder `marks` draws it. Lengths are in points (1/72 inch).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from attnplots.figures import ticks
 from attnplots.figures.style import Style
@@ -129,22 +129,6 @@ class Bars:
     header: str
     notes: list[str]
     stamp: str
-
-
-@dataclass(frozen=True)
-class Shares:
-    """A figure of shares in percent against a quantity in percent: a panel for each title, with the same curves, which the
-    key below the panels names, and vertical lines at `bounds`."""
-
-    heading: str
-    x_label: str
-    places: list[list[float]]
-    panels: dict[str, list[list[float]]]
-    bounds: dict[str, float]
-    names: list[str]
-    looks: list[Style]
-    notes: list[str] = field(default_factory=list)
-    stamp: str = ""
 
 
 # Filled marks have a white edge, and look as large as open ones of the other size.

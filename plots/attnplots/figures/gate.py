@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnplots.figures import style
-from attnplots.figures.description import Shares
+from attnplots.figures import style, ticks
+from attnplots.figures.description import Group, Panel, Scale, Sheet
 from attnplots.figures.style import Style
 from attnplots.records import environment
 from attnplots.records.methods import case_text
 from attnplots.records.records import RecordsError
+from attnplots.records.rows import plain_curve
 from attnplots.records.text import count_of, printable
 
 FILE_NAME = "calibration.json"
 VERDICTS = ("regression", "pass", "inconclusive")
+RULE = Style(style.GUIDE, style.QUIET, None, False, style.DASHED)
 
 
 @dataclass(frozen=True)
@@ -80,17 +82,22 @@ def _case(item: dict[str, Any]) -> Case:
     return Case(printable(item["name"]), slowdowns, shares)
 
 
-def describe(calibration: Calibration) -> Shares:
-    """A panel for each verdict, with a curve for each case."""
+def describe(calibration: Calibration) -> Sheet:
+    """A panel for each verdict, with a curve for each case and lines at the slowdowns that the settings name."""
     cases = calibration.cases
     names, common = _short_names([case_text(case.name) for case in cases])
-    return Shares(
-        f"Verdicts of the gate on a case that is slower{': ' + common if common else ''}", "true slowdown (%)",
-        [case.slowdowns for case in cases],
-        {f"{verdict} (% of the gates)": [case.shares[verdict] for case in cases] for verdict in VERDICTS},
-        {"min shift": calibration.min_shift, "margin": calibration.margin},
-        names, _looks(cases), [calibration.note], calibration.stamp,
-    )  # fmt: skip
+    longest = max(1.0, *(x for case in cases for x in case.slowdowns))
+    x = Scale((0.0, longest + 0.5), ticks.linear((0.0, longest), 4), logarithmic=False)
+    # Above the curves, which reach 100 %, there is room for the names of the lines.
+    y = Scale((-4.0, 130.0), ticks.linear((0.0, 100.0), 5), logarithmic=False)
+    rules = ((calibration.min_shift, "min shift"), (calibration.margin, "margin"))
+    groups = []
+    for verdict in VERDICTS:
+        curves = [plain_curve(name, case.slowdowns, case.shares[verdict]) for name, case in zip(names, cases, strict=True)]
+        groups.append(Group(verdict, [Panel("% of the gates", "true slowdown (%)", x, y, curves, 0.0, rules=rules, high=140.0)]))
+    looks = dict(zip(names, _looks(cases), strict=True)) | {name: RULE for _, name in rules}
+    header = f"Verdicts of the gate on a case that is slower{': ' + common if common else ''}"
+    return Sheet(groups, looks, header, [calibration.note], calibration.stamp, dots=False, key=True)
 
 
 def _looks(cases: list[Case]) -> list[Style]:

@@ -186,9 +186,7 @@ def _reference_lines(found: list[Record]) -> list[Curve]:
     for column, name in REFERENCES.items():
         values = {_keys(r): r[column] for r in found if r.get(column) and _keys(r)}
         if values:
-            n, y = np.array(sorted(values.items()), dtype=float).T
-            nothing = np.full_like(n, np.nan)
-            lines.append(Curve(name, n, y, nothing, nothing, np.zeros(len(n), bool)))
+            lines.append(data.plain_curve(name, sorted(values), [values[keys] for keys in sorted(values)]))
     return lines
 
 

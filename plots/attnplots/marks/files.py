@@ -7,9 +7,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from attnplots.figures import style
-from attnplots.figures.description import Bars, Shares, Sheet
+from attnplots.figures.description import Bars, Sheet
 from attnplots.figures.experiments.images import Images
-from attnplots.marks import bars, grid, images, shares, sheet
+from attnplots.marks import bars, grid, images, sheet
 from attnplots.records.records import RecordsError
 from attnplots.records.text import printable
 
@@ -24,8 +24,8 @@ DPI = 300
 # Kinds of files that users may ask for, but that are not written.
 OTHER_KINDS = ("jpg", "jpeg", "eps", "gif", "webp", "tif", "tiff", "html")
 
-Description = Sheet | Bars | Shares | Images
-DRAWINGS = {Sheet: grid.draw, Bars: bars.draw, Shares: shares.draw, Images: images.draw}
+Description = Sheet | Bars | Images
+DRAWINGS = {Sheet: grid.draw, Bars: bars.draw, Images: images.draw}
 
 
 def draw(described: Description) -> Figure:

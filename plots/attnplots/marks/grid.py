@@ -213,9 +213,8 @@ def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style])
             cell.named,
         )
         panel.strip(figure, axes, frame, shown.curves, looks)
-        across = [(x, y) for x, _ in shown.rules for y in np.geomspace(*shown.y.limits, 60)]
-        if across:
-            ink = np.concatenate([ink, axes.transData.transform(across)])
+        heights = np.linspace(frame.y0, frame.y1, 60)
+        ink = np.concatenate([ink, *([(panel.place_across(axes, x), y) for y in heights] for x, _ in shown.rules)])
         _line_names(figure, axes, frame, shown, looks, ink, taken)
         if shown.growth:
             span = float(min(shown.x.ticks[0])), shown.x.limits[1]

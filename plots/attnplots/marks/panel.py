@@ -182,7 +182,7 @@ def strip(figure: Figure, axes: Axes, frame: Box, panel: Sequence[Curve], looks:
         if reason == CROSSING:
             for curve in panel:
                 if curve.crossing:
-                    x, low, high = (_across(axes, n) for n in curve.crossing)
+                    x, low, high = (place_across(axes, n) for n in curve.crossing)
                     look = looks[curve.method]
                     low, high = max(low, frame.x0), min(high, frame.x1)
                     sheet.line(figure, (low, middle), (high, middle), look.colour, linewidth=1.2)
@@ -193,13 +193,13 @@ def strip(figure: Figure, axes: Axes, frame: Box, panel: Sequence[Curve], looks:
             for n in dict.fromkeys(n for n, _ in marked):
                 methods = [method for m, method in marked if m == n]
                 for i, method in enumerate(methods):
-                    x = _across(axes, n) + LANE_MARK * (i - (len(methods) - 1) / 2)
+                    x = place_across(axes, n) + LANE_MARK * (i - (len(methods) - 1) / 2)
                     places.append(x)
                     _strip_mark(figure, x, middle, looks[method])
         _lane_text(figure, frame, bottom + 1.7, reason.short, places)
 
 
-def _across(axes: Axes, n: float) -> float:
+def place_across(axes: Axes, n: float) -> float:
     """Where a length is, in points from the left edge of the sheet."""
     return float(axes.transData.transform((n, axes.get_ylim()[0]))[0])
 
@@ -300,7 +300,7 @@ def rules(figure: Figure, axes: Axes, frame: Box, shown: Panel, looks: dict[str,
     is_low = float(axes.transData.transform((1, lowest))[1]) < frame.y0 + height + NAME_LINE
     bottom = frame.y1 - height if is_low else frame.y0 + 2
     ordered = sorted(shown.rules)
-    across = [_across(axes, x) for x, _ in ordered]
+    across = [place_across(axes, x) for x, _ in ordered]
     for place, (x, method) in zip(across, ordered, strict=True):
         look = looks[method]
         axes.axvline(x, color=look.colour, linestyle=look.dash, linewidth=0.9, zorder=1.8)

@@ -149,11 +149,6 @@ def heading(figure: Figure, x: float, y: float, title: str) -> None:
     text(figure, x, y, title, style.HEAD_SIZE, style.TEXT, weight="bold")
 
 
-def subheading(figure: Figure, x: float, y: float, title: str) -> None:
-    """Writes the title of a panel among several in a row."""
-    text(figure, x, y, title, style.NAME_SIZE, style.TEXT, weight="bold")
-
-
 def centred(figure: Figure, frame: Box, y: float, words: str, colour: str) -> None:
     """Writes text in the middle of a frame's width."""
     text(figure, (frame.x0 + frame.x1) / 2, y, words, style.NAME_SIZE, colour, ha="center")

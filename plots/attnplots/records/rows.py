@@ -98,6 +98,13 @@ class Curve:
         return [*self.n, *(gap.n for gap in self.gaps), *(n for n, _ in self.published)]
 
 
+def plain_curve(method: str, n: Iterable[float], y: Iterable[float]) -> Curve:
+    """A curve of values without intervals."""
+    lengths, values = np.array(n, dtype=float), np.array(y, dtype=float)
+    nothing = np.full_like(values, np.nan)
+    return Curve(method, lengths, values, nothing, nothing, np.zeros(len(values), bool))
+
+
 # Returns the value, and the lower and upper bound of its interval; each may be None.
 Value = Callable[[Record], tuple[float | None, float | None, float | None]]
 

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from attnplots.figures import style, ticks
 from attnplots.figures.description import Group, Line, Panel, Scale, Sheet
 from attnplots.records import environment
-from attnplots.records.rows import Curve, size_text
+from attnplots.records.rows import Curve, plain_curve, size_text
 from attnplots.records.text import RecordsError, json_object
 
 FILE_NAME = "scaling.json"
@@ -65,5 +63,4 @@ def describe(scaling: Scaling) -> Sheet:
 
 
 def _curve(name: str, points: list[dict[str, Any]], quantity: str) -> Curve:
-    n, y = (np.array([point[key] for point in points], dtype=float) for key in ("ranks", quantity))
-    return Curve(name, n, y, np.full_like(y, np.nan), np.full_like(y, np.nan), np.zeros(len(y), dtype=bool))
+    return plain_curve(name, [point["ranks"] for point in points], [point[quantity] for point in points])
