@@ -4,7 +4,7 @@
 namespace attnbench {
 
 struct BuildInfo {
-  const char* version;         // such as "0.1.0"
+  const char* version;         // such as "0.2.0"
   const char* revision;        // the git revision of the sources, or "unknown"
   const char* why_unknown;     // why the revision is unknown, in the words of git; empty if it is known
   bool dirty;                  // whether the sources differ from that revision

@@ -104,7 +104,7 @@ def test_public_headers_include_only_public_headers(prefix):
 @pytest.mark.long
 def test_a_project_that_finds_the_package_calls_linear_attention(prefix, tmp_path):
     said = configure(prefix, tmp_path / "build", "-DCMAKE_BUILD_TYPE=Debug")
-    assert f"attnbench 0.1.0 with torch 2.11.0 of {Path(sys.executable).parent}/python3" in said
+    assert f"attnbench 0.2.0 with torch 2.11.0 of {Path(sys.executable).parent}/python3" in said
     finished("cmake", "--build", tmp_path / "build")
     assert float(finished(tmp_path / "build/consumer")) < 1e-5
 
@@ -154,6 +154,6 @@ def test_another_minor_version_of_the_package_is_not_accepted(prefix, tmp_path):
     project = tmp_path / "project"
     project.mkdir()
     text = (CONSUMER / "CMakeLists.txt").read_text()
-    (project / "CMakeLists.txt").write_text(text.replace("find_package(attnbench 0.1", "find_package(attnbench 0.2"))
+    (project / "CMakeLists.txt").write_text(text.replace("find_package(attnbench 0.2", "find_package(attnbench 0.3"))
     words = ["cmake", "-S", project, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}"]
-    assert "version: 0.1.0" in finished(*words, code=1)
+    assert "version: 0.2.0" in finished(*words, code=1)
