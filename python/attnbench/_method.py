@@ -203,34 +203,12 @@ def method(
     Raises:
         TypeError, ValueError: for a wrong declaration. The message names what was expected.
     """
-    gradient_devices = (DEVICES if gradients else ()) if isinstance(gradients, bool) else gradients
-    declaration = Declaration(
-        description=description,
-        label=label,
-        options=dict(options or {}),
-        exact=exact,
-        reference=reference,
-        approximates=approximates,
-        setup=setup,
-        decode=decode,
-        backward=backward,
-        flops=flops,
-        returns_tuple=returns_tuple,
-        time_order=time_order,
-        memory_order=memory_order,
-        decode_time_order=decode_time_order,
-        decode_memory_order=decode_memory_order,
-        causal=causal,
-        full=full,
-        cross_attention=cross_attention,
-        shared_heads=shared_heads,
-        multiple_of=multiple_of,
-        key_lengths=key_lengths,
-        gradients=gradient_devices,
-        dtypes=tuple(dtypes) if not isinstance(dtypes, str) else dtypes,
-        devices=tuple(devices) if not isinstance(devices, str) else devices,
-        requires=dict(requires or {}),
-    )
+    if isinstance(gradients, bool):
+        gradients = DEVICES if gradients else ()
+    dtypes, devices = (names if isinstance(names, str) else tuple(names) for names in (dtypes, devices))
+    options, requires = dict(options or {}), dict(requires or {})
+    # The local variables are the parameters, which the fields of a Declaration are named after.
+    declaration = Declaration(**locals())
     _check(declaration)
 
     def declare(function: Function) -> Function:
