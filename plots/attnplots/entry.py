@@ -68,7 +68,7 @@ TABLE: dict[str, Figure | Command] = {
     ),
     "recurrent": Figure(
         "draws time and peak memory of recurrent attention against the sequence length, beside linear and softmax attention",
-        "figures.recurrent:describe",
+        "figures.scaling:describe_recurrent",
     ),
     "decode": Figure(
         "draws time per token and memory of decoding against the position in the sequence",

@@ -9,6 +9,7 @@ from attnplots.figures.description import Group, Line, Panel, Sheet, length_scal
 from attnplots.records import crossovers, environment, ratios
 from attnplots.records import rows as data
 from attnplots.records.crossovers import RIVAL, Crossover
+from attnplots.records.methods import PYTHON
 from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.rows import Curve, Length, Measure, Row
 from attnplots.records.words import amount, bytes_text, listed, setting
@@ -45,6 +46,17 @@ def describe_crossovers(records: Records) -> Sheet:
     records, absent = data.select_present_devices(records)
     rows = data.split_rows(records)
     return describe_rows(rows, (data.TIME, data.MEMORY), data.SEQUENCE, absent, known=known)
+
+
+def describe_recurrent(records: Records) -> Sheet:
+    """The figure of describe() of recurrent attention beside linear and softmax attention. Cases of other heads and packages of
+    others, which have one length each, and decoding steps are left to tables."""
+    shown = records.where(
+        lambda r: r["protocol"] != "decode" and PYTHON not in r["method"] and r["kv_heads"] == r["value_heads"] and r["head_dim"] == r["value_dim"]
+    )
+    if not shown:
+        raise RecordsError("no records of whole sequences with as many heads of values as of keys")
+    return describe(shown)
 
 
 def describe_rows(

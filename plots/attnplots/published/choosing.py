@@ -21,7 +21,6 @@ TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
 # What the methods of the sweep `today` compute, by their names without options.
 EXACT = ("softmax", "sdpa", "sparse-sdpa")
 NO_GATES, GATES = ("linear", "favor", "lsh-1"), ("simple-gla", "gated-delta", "kda")
-CHOSEN = ("topk-pooled",)
 # Decoding steps with a state of fixed size.
 RECURRENT = ("linear", "taylor", "polynomial-2", "favor", *GATES)
 # What README.md shows of the sweep `today`.
