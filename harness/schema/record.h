@@ -19,6 +19,7 @@ std::string_view type_name(ColumnType type);
 // The type of the column that holds the values of a field.
 template <class Owner>
 ColumnType type_of(const FieldOf<Owner>& field) {
+  // In the order of the alternatives of FieldOf::member.
   constexpr ColumnType types[] = {ColumnType::text, ColumnType::integer, ColumnType::number, ColumnType::boolean};
   return types[field.member.index()];
 }
