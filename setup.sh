@@ -87,10 +87,11 @@ if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
   fi
   if [ "$part" = build ]; then
     echo "setup: installing torch without most of its CUDA libraries, and what the figures and the report need, into .venv (630 MB to download)"
+    # torch comes last, because pip would warn of each of its packages that is left out.
+    pip $(grep -E '^(numpy|matplotlib|altair|vl-convert-python|Jinja2)==' requirements.txt)
     if [ -z "${TORCH_INDEX:-}" ]; then
       pip --no-deps -r requirements-build.txt
     fi
-    pip $(grep -E '^(numpy|matplotlib|altair|vl-convert-python|Jinja2)==' requirements.txt)
   else
     echo "setup: installing Python packages into .venv (torch with its CUDA libraries is 4.8 GB)"
     pip -r requirements.txt

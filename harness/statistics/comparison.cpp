@@ -87,13 +87,4 @@ size_t processes_to_decide(size_t cases, double alpha) {
   return processes;
 }
 
-Verdict overall_verdict(const std::vector<Judgement>& judgements) {
-  const auto any = [&](Verdict verdict) {
-    return std::any_of(judgements.begin(), judgements.end(), [&](const Judgement& j) { return j.verdict == verdict; });
-  };
-  for (const auto verdict : {Verdict::regression, Verdict::inconclusive})
-    if (any(verdict)) return verdict;
-  return any(Verdict::improvement) ? Verdict::improvement : Verdict::pass;
-}
-
 }  // namespace attnbench

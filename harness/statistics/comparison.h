@@ -70,7 +70,4 @@ size_t processes_to_decide(size_t cases, double alpha = Criteria{}.alpha);
 // Whether judge() can find one case of so many different if it has this many processes on its sides.
 bool can_decide(size_t processes_a, size_t processes_b, size_t cases, double alpha = Criteria{}.alpha);
 
-// The verdict over all cases: the first of regression, inconclusive, improvement and pass that any case has; pass for no cases.
-Verdict overall_verdict(const std::vector<Judgement>& judgements);
-
 }  // namespace attnbench

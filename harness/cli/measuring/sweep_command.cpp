@@ -158,8 +158,10 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   fmt::print("\n{} in {}, predicted to take about {}\n", count_of(planned.size(), "case"), count_of(design.processes, "round"),
              format_seconds(predicted_sweep_s(planned, baselines)));
   if (!design.can_decide())
-    fmt::print("`attnbench compare` needs {} a case to find one of {} different\n", count_of(design.needed(), "process"),
-               design.cases);
+    print_paragraph(fmt::format(
+        "With {} a case, `attnbench compare` of two such runs could find none of {} different, whatever they measure; it "
+        "needs {}.",
+        count_of(design.processes, "process"), count_of(design.cases, "case"), design.needed()));
 }
 
 int dry_run(SweepPlan plan, const SweepOptions& options) {

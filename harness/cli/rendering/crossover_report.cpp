@@ -118,7 +118,8 @@ void print_never_crossing(const Analysis& analysis, const SeriesNames& names, Fo
       others.push_back(from == row.from ? name : fmt::format("{} (from {} on)", name, length_or_dash(from)));
     table.add_row({row.quantity, row.setting, row.name, length_or_dash(row.from), fmt::format("{}", fmt::join(others, ", "))});
   }
-  if (!rows.empty()) print_section("No crossing at the measured lengths: one needs less at all that both have", table, format);
+  if (!rows.empty())
+    print_section("No crossing: one method needs less at every length at which both were measured", table, format);
 }
 
 // What a comparison compares, such as "time of linear / softmax (cpu, forward)".

@@ -13,7 +13,7 @@ from attnplots.published.quoted import linked_provenance, machine_folder
 from attnplots.records import crossovers, records
 from attnplots.records.crossovers import CROSSES, RIVAL
 from attnplots.records.records import Record
-from attnplots.records.words import amount, bytes_text, time_text, times_as_fast
+from attnplots.records.words import amount, bytes_text, span, time_text, times_as_fast
 
 TRAINING, DECODING, QUALITY = "today", "decode", "quality"
 NOTHING = ["Nothing is measured yet."]
@@ -233,7 +233,7 @@ def quality_table(root: Path) -> list[str]:
     return [
         *verdicts.table(["method", *heads], rows),
         f"Median error of a row, relative to exact attention, causal, N = {QUALITY_LENGTH:,}; an output of zeros has 1. A column is a concentration, "
-        f"with the share of the keys to which a row attends. Measured on {linked_provenance(root, folder, own)}.",
+        f"with the share of the keys to which a row attends. {span(r['heads'] for r in own)} heads of {span(r['head_dim'] for r in own)}. Measured on {linked_provenance(root, folder, own)}.",
     ]
 
 

@@ -148,8 +148,9 @@ def _rival_rows(found: Iterable[Record]) -> list[list[str]]:
         # A recurrent method is always causal, so that only its heads are named.
         heads = f"{kv_heads} heads of {dim}" if kv_heads == value_heads else f"{kv_heads} heads of keys and {value_heads} of values of {dim}"
         method = f"`{baseline}`, {heads}" if baseline in GATES else f"{'causal ' if causal else ''}`{baseline}`"
+        unverified = any(record.get("unverified") for record in of)
         rows.append([
-            package, method, span(sorted({r["query_len"] for r in of}), "{:,}".format),
+            f"{package} (its results are not compared)" if unverified else package, method, span(sorted({r["query_len"] for r in of}), "{:,}".format),
             *(span(values, "{:.1f}".format) if values else "not measured" for values in ratios),
         ])  # fmt: skip
     return rows
@@ -191,12 +192,23 @@ def _compared(root: Path, runs: Sequence[str], quantity: str) -> list[dict[str, 
     words = ["compare", *runs, "--within", str(WITHIN)]
     words += ["--quantity", "time"] if quantity == "time" else []
     cases = driver.ask(*words, folder=root)["cases"]
-    return [case for case in cases if case.get("quantity") == quantity and case.get("b_value")]
+    own = {records.identity(record): record for record in records.load(root / runs[0])}
+    is_of_itself = [quantity == "ratio" and _is_its_own_baseline(own.get(records.identity(case["case"]), {})) for case in cases]
+    return [
+        case for case, itself in zip(cases, is_of_itself, strict=True)
+        if case.get("quantity") == quantity and case.get("b_value") and not itself
+    ]  # fmt: skip
+
+
+def _is_its_own_baseline(record: Record) -> bool:
+    """Whether a case took turns with itself, so that its ratio is 1 but for noise."""
+    method, *axes = (record.get("baseline") or "").split() or [None]
+    return bool(method == record.get("method") and all(str(record.get(name)) == text for name, _, text in (a.partition("=") for a in axes)))
 
 
 def _changes(cases: Sequence[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]:
     """By how many percent each case of the second run differs from the first, the largest first."""
-    changes = [(abs(case["b_value"] / case["a_value"] - 1) * 100, case["case"]) for case in cases]
+    changes = [(abs(math.exp(case["log_ratio"]) - 1) * 100, case["case"]) for case in cases if case.get("log_ratio") is not None]
     return sorted(changes, key=lambda pair: -pair[0])
 
 
@@ -211,7 +223,7 @@ def repeat_sentences(root: Path) -> list[str]:
     equivalent = sum(c["verdict"] == "equivalent" for c in compared)
     different = sum(c["verdict"] in ("regression", "improvement") for c in compared)
     return [
-        f"`sweeps/repeat.toml` ran twice. Of its {len(compared)} ratios, each the time of a method divided by that of `sdpa`, "
+        f"`sweeps/repeat.toml` ran twice. Of its {len(compared)} ratios, each the time of a case divided by that of its baseline, which took turns with it, "
         f"{close} changed by at most {WITHIN} %; the worst, of `{case['method']}` at N = {case['query_len']}, changed by "
         f"{worst:.1f} %. `attnbench compare` finds {equivalent} equivalent within {WITHIN} % and {different or 'none'} different, "
         f"and cannot tell for {len(compared) - equivalent - different}.",

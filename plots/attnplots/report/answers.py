@@ -23,7 +23,7 @@ LENGTHS = (512, 1024, 4096, 16384, 65536)
 SHOWN = 3
 # How many examples a sentence about many cases names.
 EXAMPLES = 3
-# In place of an exponent where fewer than three lengths were measured.
+# In place of an exponent where fewer than three lengths of the same batch size were measured.
 NO_EXPONENT = "–"
 # Methods whose memory differs by at most this factor need the same.
 ALIKE = 1.02
@@ -285,7 +285,7 @@ def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]
     texts = [f"Whether these grow as declared, because their intervals are too wide: {_some(wide)}."] if wide else []
     few = list(dict.fromkeys(g.method for g in undecided if g.exponent == NO_EXPONENT))
     if few:
-        texts.append(f"How {listed(few)} {'grows' if len(few) == 1 else 'grow'}, where fewer than three lengths were measured.")
+        texts.append(f"How {listed(few)} {'grows' if len(few) == 1 else 'grow'}, where fewer than three lengths of the same batch size were measured.")
     return growths, texts
 
 

@@ -23,6 +23,7 @@ from attnplots.published import claims, quantities, verdicts
 from attnplots.records import driver, environment, results
 from attnplots.records import rows as data
 from attnplots.records.environment import Environment
+from attnplots.records.methods import PYTHON
 from attnplots.records.records import Record, Records
 from attnplots.records.rows import method_text
 from attnplots.records.text import count_of, printable
@@ -200,7 +201,8 @@ def _commands(folder: Folder) -> list[str]:
     if not revision or folder.environment.get("dirty"):
         return folder.commands
     built = [command.replace("attnbench ", "build/attnbench ", 1) for command in folder.commands]
-    return [f"git checkout {shlex.quote(str(revision))} && make build", *built]
+    targets = "make build python" if any(PYTHON in str(record["method"]) for record in folder.records) else "make build"
+    return [f"git checkout {shlex.quote(str(revision))} && {targets}", *built]
 
 
 # ---------------------------------------------------------------- experiments

@@ -426,8 +426,10 @@ def test_dry_run_prints_the_plan_as_text(canned, sweep):
     assert lines[first + 3].startswith("1 case is skipped as predicted_oom: ")
     all_rows = canned("sweep", sweep, "--dry-run", "-v", "--set", "memory_limit_bytes=60 kB").stdout.splitlines()
     assert [("predicted_oom: " in line) for line in all_rows[first : first + 4]] == [r["failure_kind"] is not None for r in planned]
-    assert lines[-2].startswith("4 cases in 1 round, predicted to take about ")
-    assert lines[-1] == "`attnbench compare` needs 6 processes a case to find one of 3 different"
+    assert lines[-3].startswith("4 cases in 1 round, predicted to take about ")
+    assert " ".join(lines[-2:]) == (
+        "With 1 process a case, `attnbench compare` of two such runs could find none of 3 cases different, whatever they measure; it needs 6."
+    )
     lines = canned("sweep", sweep, "--dry-run", "--set", "processes=7").stdout.splitlines()
     assert lines[-1].startswith("4 cases in 7 rounds, predicted to take about ")
 

@@ -92,5 +92,6 @@ assert "active drivers" in str(error_of(torch_chunk_gated_delta_rule, q, k, v, g
 def test_an_fla_that_cannot_be_imported_is_named(build, tmp_path):  # noqa: ARG001
     for name in ("fla", "fla_core-0.6.0.dist-info"):  # without einops, which it needs
         (tmp_path / name).symlink_to(FOLDER / name)
+    (tmp_path / "einops.py").write_text("raise ModuleNotFoundError(\"No module named 'einops'\", name='einops')\n")  # where it is installed
     ended = run("attnbench.accelerate()", tmp_path)
     assert "nothing of fla-core 0.6.0, which cannot be imported here (ModuleNotFoundError: No module named 'einops')" in ended.stderr
