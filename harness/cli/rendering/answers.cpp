@@ -131,7 +131,8 @@ std::string sentence_of(const SettingSpeedups& setting, const std::string& basel
     ++others;
     if (!best || log_ratio_of(*speedup) < log_ratio_of(*best)) best = speedup;
   }
-  const auto method = names.of(*best->record), baseline = names.of(baseline_method);
+  const auto& method = names.of(*best->record);
+  const auto& baseline = names.of(baseline_method);
   const auto speed = fmt::format("{} × as fast", speed_text(speed_of(*best)));
   const auto sure = certainty_of(*best);
   std::string text = setting.name.empty() ? "" : setting.name + ": ";
