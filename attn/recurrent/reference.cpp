@@ -74,15 +74,12 @@ void add(double* sum, double factor, const double* row, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] += factor * row[i];
 }
 
-double decay_of(const Sizes& sizes, const Position<const double>& at, int64_t feature) {
-  return at.decays ? std::exp(at.decays[sizes.decays == 1 ? 0 : feature]) : 1;
-}
-
 // S ← e^g S
 void let_decay(const Sizes& sizes, const Position<const double>& at, double* state) {
   if (!at.decays) return;
+  double factor = std::exp(at.decays[0]);
   for (int64_t i = 0; i < sizes.features; ++i) {
-    const auto factor = decay_of(sizes, at, i);
+    if (sizes.decays > 1) factor = std::exp(at.decays[i]);
     for (int64_t j = 0; j < sizes.columns; ++j) state[i * sizes.columns + j] *= factor;
   }
 }
@@ -144,12 +141,10 @@ void differentiate(const Sizes& sizes, const Position<const double>& at, const K
       grads.k[i] -= dot(state, grad_change.data(), columns);
       add(row, -at.k[i], grad_change.data(), columns);
     }
-    if (!at.decays) continue;
     // The derivative of e^g S by g is that state again, so that nothing passes a decay of −∞, not even a gradient of the decay.
-    grads.decays[sizes.decays == 1 ? 0 : i] += dot(row, state, columns);
-    const auto factor = decay_of(sizes, at, i);
-    for (int64_t j = 0; j < columns; ++j) row[j] *= factor;
+    if (at.decays) grads.decays[sizes.decays == 1 ? 0 : i] += dot(row, state, columns);
   }
+  let_decay(sizes, at, grad);
 }
 
 // The gradients of a head; `states` are those that run_head() kept.

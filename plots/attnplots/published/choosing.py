@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnplots.published import verdicts
-from attnplots.published.quoted import linked_provenance, machine_folder
-from attnplots.records import crossovers, records
+from attnplots.published.quoted import NOTHING, linked_provenance, load_measured
+from attnplots.records import crossovers
 from attnplots.records.crossovers import CROSSES, RIVAL
 from attnplots.records.records import Record
 from attnplots.records.words import amount, bytes_text, span, time_text, times_as_fast
 
 TRAINING, DECODING, QUALITY = "today", "decode", "quality"
-NOTHING = ["Nothing is measured yet."]
 TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
 # What the methods of the sweep `today` compute, by their names without options.
 EXACT = ("softmax", "sdpa", "sparse-sdpa")
@@ -38,11 +37,6 @@ class Choice:
     need: str
     use: str
     measured: str
-
-
-def _load(root: Path, name: str) -> tuple[Path | None, list[Record]]:
-    folder = machine_folder(root, name)
-    return folder, [r for r in records.load(folder) if r["outcome"] == "measured"] if folder else []
 
 
 def series_name(record: Record) -> str:
@@ -150,13 +144,13 @@ def quality_choices(found: Sequence[Record]) -> list[Choice]:
 def decisions(root: Path) -> list[str]:
     """The table of needs and what suits them."""
     chosen, sources = [], []
-    folder, found = _load(root, TRAINING)
+    folder, found = load_measured(root, TRAINING)
     if folder and found:
         known = [c for c in crossovers.load(folder) if c.verdict == CROSSES and c.faster]
         chosen += training_choices(found, {c.method: c.length for c in known if c.length})
         sources.append(linked_provenance(root, folder, found))
     for name, choose in ((DECODING, decoding_choices), (QUALITY, quality_choices)):
-        folder, found = _load(root, name)
+        folder, found = load_measured(root, name)
         if folder and (more := choose(found)):
             chosen += more
             sources.append(linked_provenance(root, folder, found))
@@ -185,7 +179,7 @@ def _size_at_longest(of: Sequence[Record | None], column: str) -> str:
 
 def training_table(root: Path, shown: Sequence[str] = ()) -> list[str]:
     """Time and memory of a training step by method and length: of the series that are `shown`, or of all."""
-    folder, found = _load(root, TRAINING)
+    folder, found = load_measured(root, TRAINING)
     found = [r for r in found if not shown or series_name(r).strip("`") in shown]
     if not folder or not found:
         return NOTHING
@@ -203,7 +197,7 @@ def training_table(root: Path, shown: Sequence[str] = ()) -> list[str]:
 
 def decoding_table(root: Path) -> list[str]:
     """Time of a token and size of the state by method and position."""
-    folder, found = _load(root, DECODING)
+    folder, found = load_measured(root, DECODING)
     if not folder or not found:
         return NOTHING
     found = [r for r in found if r["protocol"] == "decode"]
@@ -219,7 +213,7 @@ def decoding_table(root: Path) -> list[str]:
 
 def quality_table(root: Path) -> list[str]:
     """The error of methods relative to exact attention, by how peaked the attention is."""
-    folder, found = _load(root, QUALITY)
+    folder, found = load_measured(root, QUALITY)
     own = _scored(found)
     if not folder or not own:
         return NOTHING

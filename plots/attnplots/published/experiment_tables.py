@@ -5,14 +5,13 @@ from pathlib import Path
 
 from attnplots.figures.experiments import image_speed
 from attnplots.published import verdicts
-from attnplots.published.quoted import machine_folder, provenance
+from attnplots.published.quoted import NOTHING, machine_folder, provenance
 from attnplots.records import results, trainings
 from attnplots.records.methods import method_name
 from attnplots.records.records import Record
 from attnplots.records.results import Row
 from attnplots.records.words import amount, share, span
 
-NOTHING = ["Nothing is measured yet."]
 # The data of the short speech training.
 SPEECH = "synthesised-speech"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from attnplots.published import choosing, experiment_tables, pattern_tables, recurrent_tables, verdicts
-from attnplots.published.choosing import GATES
-from attnplots.published.quoted import linked_provenance, machine_folder
+from attnplots.published.choosing import GATES, TIME
+from attnplots.published.quoted import NOTHING, linked_provenance, machine_folder
 from attnplots.records import certainty, crossovers, driver, records
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
-from attnplots.records.ratios import Speedups
+from attnplots.records.ratios import Speedups, is_its_own
 from attnplots.records.records import Record, RecordsError
 from attnplots.records.words import amount, listed, span, times_as_fast
 
@@ -26,7 +26,6 @@ BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)",
 PICTURE = re.compile(r"\(((?:\.\./)*)results/([\w-]+)/[\w-]+/\2\.png\)")
 # The lengths that the table of Figure 1 shows.
 LENGTHS = (4096, 65536)
-TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
 # Ratios of two runs that differ by at most so many percent are called equal.
 WITHIN = 5
 # The rivals of methods that have kernels of this project, and what they are called elsewhere.
@@ -84,7 +83,7 @@ def figure1_table(root: Path) -> list[str]:
     length on."""
     folder = machine_folder(root, "figure1")
     if folder is None:
-        return ["Nothing is measured yet."]
+        return NOTHING
     own = records.load(folder).where(lambda r: r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu")
     known = crossovers.select(crossovers.load(folder), own)
     speedups = Speedups(own, RIVAL)
@@ -105,7 +104,7 @@ def figure1_table(root: Path) -> list[str]:
         rows.append([f"`{method}`", *cells, "; ".join(filter(None, against))])
     measured = [r for r in own if r["outcome"] == "measured"]
     if not measured:
-        return ["Nothing is measured yet."]
+        return NOTHING
     count = span(len(r.get("process_medians_ms") or [None]) for r in measured)
     return [
         *verdicts.table(head, rows),
@@ -192,18 +191,12 @@ def _compared(root: Path, runs: Sequence[str], quantity: str) -> list[dict[str, 
     words = ["compare", *runs, "--within", str(WITHIN)]
     words += ["--quantity", "time"] if quantity == "time" else []
     cases = driver.ask(*words, folder=root)["cases"]
-    own = {records.identity(record): record for record in records.load(root / runs[0])}
-    is_of_itself = [quantity == "ratio" and _is_its_own_baseline(own.get(records.identity(case["case"]), {})) for case in cases]
+    # The ratio of a case that took turns with itself is 1 but for noise.
+    left_out = {records.identity(r) for r in records.load(root / runs[0]) if quantity == "ratio" and is_its_own(r)}
     return [
-        case for case, itself in zip(cases, is_of_itself, strict=True)
-        if case.get("quantity") == quantity and case.get("b_value") and not itself
+        case for case in cases
+        if case.get("quantity") == quantity and case.get("b_value") and records.identity(case["case"]) not in left_out
     ]  # fmt: skip
-
-
-def _is_its_own_baseline(record: Record) -> bool:
-    """Whether a case took turns with itself, so that its ratio is 1 but for noise."""
-    method, *axes = (record.get("baseline") or "").split() or [None]
-    return bool(method == record.get("method") and all(str(record.get(name)) == text for name, _, text in (a.partition("=") for a in axes)))
 
 
 def _changes(cases: Sequence[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from attnplots.published import verdicts
-from attnplots.published.choosing import series_name
-from attnplots.published.quoted import linked_provenance, machine_folder
-from attnplots.records import ratios, records
+from attnplots.published.choosing import TIME, series_name
+from attnplots.published.quoted import NOTHING, linked_provenance, load_measured
+from attnplots.records import ratios
 from attnplots.records.records import Record
 from attnplots.records.words import time_text, times_as_fast
 
@@ -34,15 +34,14 @@ def _against(record: Record) -> str:
 
 def speed_table(root: Path) -> list[str]:
     """A row for each case and length; a column for each protocol."""
-    folder = machine_folder(root, SWEEP)
-    own = [r for r in records.load(folder) if r["outcome"] == "measured"] if folder else []
+    folder, own = load_measured(root, SWEEP)
     if not folder or not own:
-        return ["Nothing is measured yet."]
+        return NOTHING
     rows: dict[tuple[str, int, str], dict[str, str]] = {}
     for record in own:
-        if record.get("ratio_median") and not ratios.is_baseline(record):
+        if record.get("ratio_median") and not ratios.is_its_own(record):
             key = (_case(record), record["query_len"], _against(record))
-            text = f"{time_text(record['time_per_sample_ms'])}, {times_as_fast(1 / record['ratio_median'])}"
+            text = f"{time_text(record[TIME])}, {times_as_fast(1 / record['ratio_median'])}"
             rows.setdefault(key, {})[record["protocol"]] = text
     shown = [protocol for protocol in PROTOCOLS if any(protocol in cells for cells in rows.values())]
     return [

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from attnplots.published import verdicts
-from attnplots.published.quoted import linked_provenance, machine_folder
-from attnplots.records import records
+from attnplots.published.choosing import MEMORY, TIME
+from attnplots.published.quoted import NOTHING, linked_provenance, load_measured
 from attnplots.records.methods import PYTHON
 from attnplots.records.records import Record
 from attnplots.records.words import bytes_text, time_text
@@ -14,31 +14,30 @@ SWEEP, BASELINE = "recurrent", "linear"
 # The columns of the table: protocol and length.
 PASSES = (("forward", 2048), ("forward_backward", 2048), ("forward_backward", 65536), ("decode", 4096))
 HEADS = ("forward, N = 2,048", "with gradients, N = 2,048", "with gradients, N = 65,536", "a decoded token")
-MEMORY = "peak_extra_bytes_per_sample"
 
 
 def _time(record: Record | None) -> str:
     """The time of a case, with its tokens a second relative to those of the baseline that took turns with it."""
     if record is None:
         return "not measured"
-    text = time_text(record["time_per_sample_ms"])
+    text = time_text(record[TIME])
     return text if not record.get("ratio_median") else f"{text} ({1 / record['ratio_median']:.2f})"
 
 
 def _of_one_shape(found: Iterable[Record]) -> list[Record]:
-    """The measured cases of this project's methods with 8 heads of 64."""
+    """The cases of this project's methods with 8 heads of 64."""
     return [
         r for r in found
-        if r["outcome"] == "measured" and PYTHON not in r["method"] and r["head_dim"] == r["value_dim"] == 64 and r.get("baseline") == BASELINE
+        if PYTHON not in r["method"] and r["head_dim"] == r["value_dim"] == 64 and r.get("baseline") == BASELINE
     ]  # fmt: skip
 
 
 def speed_table(root: Path) -> list[str]:
     """Times of passes and of a decoded token, and the memory of the longest sequence, by method."""
-    folder = machine_folder(root, SWEEP)
-    own = _of_one_shape(records.load(folder)) if folder else []
+    folder, found = load_measured(root, SWEEP)
+    own = _of_one_shape(found)
     if not folder or not own:
-        return ["Nothing is measured yet."]
+        return NOTHING
     by_case = {(r["method"], r["protocol"], r["query_len"]): r for r in own}
     rows = []
     for method in dict.fromkeys(r["method"] for r in own):

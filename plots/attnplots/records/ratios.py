@@ -9,15 +9,20 @@ from attnplots.records.rows import Length, Measure, method_text
 COLUMNS = ("ratio_median", "ratio_ci_low", "ratio_ci_high")
 
 
-def is_baseline(record: Record) -> bool:
-    """Whether the case is its own baseline, so that its ratio is 1 and was not measured.
+def is_its_own(record: Record) -> bool:
+    """Whether the baseline of the case is the case itself, whether or not it took turns with itself.
 
     A baseline is the name of a method, and axes that differ from those of the case, such as "linear query_len=512".
     """
     method, *axes = (record.get("baseline") or "").split() or [None]
-    if method != record["method"] or record.get("ratio_pairing") or record.get("ratio_reason"):
+    if method != record["method"]:
         return False
     return all(str(record.get(name)) == text for name, _, text in (a.partition("=") for a in axes))
+
+
+def is_baseline(record: Record) -> bool:
+    """Whether the case is its own baseline, so that its ratio is 1 and was not measured."""
+    return not (record.get("ratio_pairing") or record.get("ratio_reason")) and is_its_own(record)
 
 
 def value(record: Record) -> tuple[float | None, float | None, float | None]:

@@ -53,6 +53,7 @@ def test_each_case_of_a_pattern_is_beside_what_took_turns_with_it(tmp_path):
         case("sparse-sdpa", 8192, 150.0, 5.0, pattern="window:512", baseline="linear pattern=all", protocol="forward_backward"),
         case("sdpa", 4096, 200.0, 10.0, pattern="window:512", baseline="sparse-sdpa"),
         case("sparse-sdpa", 2048, 60.0, 0.5, baseline="sdpa", kv_heads=2, value_heads=2),
+        case("sdpa", 2048, 120.0, 1.0, baseline="sdpa"),  # took turns with itself
     )  # fmt: skip
     assert rows(patterns.speed_table(tmp_path)) == [
         ["`sparse-sdpa window:512`", "8,192", "`linear`", "40 ms, takes 5.0 × as long", "150 ms, takes 5.0 × as long"],
