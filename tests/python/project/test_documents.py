@@ -56,7 +56,7 @@ REDUCED = {
     ),
     "build/attnbench gate sweeps/ci.toml --base origin/main --instructions --set query_len=128": (
         None,
-        "needs valgrind; test_cli_gate.py counts instructions where it is installed",
+        "needs valgrind; test_gate_instructions.py counts instructions where it is installed",
     ),
     "build/attnbench sweep quickstart *": (
         "{all} --set query_len=256 --set timing.time_budget_s=0.05 --set timing.processes=1",

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 from conftest import ROOT, small, strict_json, write_sweep
-from test_cli_python_methods import answers, measure, pytestmark, refusal, request, write  # noqa: F401
+from python_functions import answers, measure, pytestmark, refusal, request, write  # noqa: F401
 
 from attnbench import _source_check as source_check
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import small
 from test_cli_python_functions import outcomes, records  # noqa: F401
-from test_cli_python_methods import pytestmark  # noqa: F401
+from python_functions import pytestmark  # noqa: F401
 
 GATED = """
     import attnbench

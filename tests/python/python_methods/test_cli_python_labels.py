@@ -11,8 +11,8 @@ import textwrap
 
 import pytest
 from conftest import ROOT, Cli, small, strict_json, write_sweep
-from test_cli_gate import build_of  # noqa: F401
-from test_cli_python_methods import answers, pytestmark, request, write  # noqa: F401
+from stand_ins import build_of  # noqa: F401
+from python_functions import answers, pytestmark, request, write  # noqa: F401
 
 SOURCE = """
     import attnbench
