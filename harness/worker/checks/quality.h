@@ -18,12 +18,12 @@ namespace attnbench {
 // The numbers of each compared row.
 class RowQualities {
  public:
-  // Adds rows. `output` [1,1,R,M] and `exact` are those of the method and of exact attention, `visible` [1,1,R,L] (bool) says
-  // which keys a row sees, and `values` [1,1,L,M] are finite. All are float64 except for `visible`.
+  // Adds the rows of one head: `output` [1,1,R,M] of the method, and `exact` of exact attention. `visible` [1,1,R,L] (bool) is
+  // true for the keys that a row sees, and `values` [1,1,L,M] are finite. All are float64 except for `visible`.
   void add(const at::Tensor& output, const attn::ExactAttention& exact, const at::Tensor& visible, const at::Tensor& values);
 
   size_t count() const { return errors.size(); }
-  // Sets the columns that begin with quality_, except for those that are taken for each seed. Sets none if there are no rows.
+  // Sets the columns that begin with quality_, except quality_seed_row_errors and quality_not_scored. Sets none without rows.
   void set_columns(Record& record) const;
 
   // The errors and cosines of the output, of the mean of the visible values in its place, and of zero in its place. Cosines with
