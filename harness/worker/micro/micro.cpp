@@ -4,12 +4,12 @@
 // --benchmark_filter:
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
 //   METHOD/step/DTYPE/heads:H/DIM                      a decoding step through the method
-//   kernel/SET/step/heads:H/DIM                        the kernel of that step alone: no operator, checks and allocation, one
-//   thread recurrent/SET/RULE/step/heads:H/DIM                the kernel of a step of recurrent attention alone; RULE is decay,
-//   delta or
-//                                                      feature-delta
-//   state/heads:H/DIM                                  reading and writing the state of a step, on one thread
-//   kernel/SET/forward/causal/heads:8/N                the kernel of the forward pass of linear attention alone, on one thread
+//   kernel/SET/step/heads:H/DIM                        the kernel of that step alone
+//   recurrent/SET/RULE/step/heads:H/DIM                the kernel of a step of recurrent attention alone
+//   state/heads:H/DIM                                  reading and writing the state of a step
+//   kernel/SET/forward/causal/heads:8/N                the kernel of the forward pass of linear attention alone
+// A kernel alone runs on one thread, without operator, checks and allocation, and so does the state. RULE is decay, delta or
+// feature-delta.
 // They report these counters:
 //   FLOP/s              floating-point operations by the method's formula (linear attention: 4·D·M per token and head for the
 //                       recurrence, and 3.5 times that with gradients)
