@@ -1,4 +1,4 @@
-// Adds shifted copies of the input, each multiplied with one column of the weights.
+// Adds up shifted copies of the input, each multiplied by one column of the weights.
 #include "attn/convolution/composed.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-// Where the sequences begin and end, int64 [sequences + 1], if all positions of all batch entries stand one after the other.
+// The positions at which sequences begin and end, int64 [sequences + 1], if the batch entries are put one after another.
 Tensor borders_of(const ConvolutionArguments& a, int64_t batch, int64_t length) {
   if (a.cu_seqlens) return *a.cu_seqlens;
   const auto integers = a.x.options().dtype(at::kLong).requires_grad(false);
@@ -32,7 +32,7 @@ ConvolutionResults composed_convolution_forward(const ConvolutionArguments& a) {
   const auto count = borders.size(0) - 1;
   const auto range = [&](int64_t n) { return at::arange(n, borders.options()); };
 
-  // All sequences one after the other, each behind the W − 1 inputs before it.
+  // `padded` has all sequences one after another, each preceded by its W − 1 earlier inputs.
   const auto sequence = at::repeat_interleave(range(count), borders.diff());
   const auto places = range(positions) + (sequence + 1) * before;
   const auto places_of_states = [&](const Tensor& of) { return (of.unsqueeze(1) + range(before)).flatten(); };

@@ -1,4 +1,5 @@
-// The causal convolution composed of ATen operations, for devices, dtypes and widths without kernels and to compare kernels with.
+// The causal convolution composed of ATen operations. It runs for devices, dtypes and widths that have no kernels, and kernels
+// are compared with it.
 #pragma once
 
 #include "attn/convolution/implementation.h"

@@ -49,9 +49,10 @@ struct ConvolutionBackwardCall : ConvolutionCall {
   }
 };
 
-// `state` [R,D,S], S ≥ W − 1, holds the last inputs of R sequences, in the dtype of x, and changes in place. The row of batch
-// entry b is state_indices[b], int64 [B], or b without them; a negative one makes the output 0. The latest input is the last one
-// of a row, or with cache_seqlens, int64 [B], the one at (cache_seqlens[b] − 1) mod S, because the row is a ring then.
+// `state` [R,D,S] with S ≥ W − 1 holds the last inputs of R sequences, in the dtype of x, and changes in place. Batch entry b
+// uses row state_indices[b], int64 [B], or row b by default; with a negative index it uses none, and its output is 0. The latest
+// input is the last one of a row. With cache_seqlens, int64 [B], the row is a ring buffer instead, and the latest input is at the
+// index (cache_seqlens[b] − 1) mod S.
 struct ConvolutionStepCall {
   Tensor x, state, weight;
   std::optional<Tensor> bias, cache_seqlens, state_indices;
@@ -71,7 +72,7 @@ struct ConvolutionStepCall {
   }
 };
 
-// Every operator checks its arguments, because the private one can be called from Python, too. Throws c10::ValueError.
+// Throws c10::ValueError for invalid arguments. Every operator calls it, because the private one can be called from Python, too.
 void check_convolution(const std::string& prefix, const ConvolutionCall& a) {
   const auto check = [&](const char* name, const Tensor& x, const std::vector<c10::SymInt>& shape, at::ScalarType dtype) {
     check_tensor((prefix + name).c_str(), x, shape, dtype, a.x);
@@ -127,7 +128,7 @@ const ConvolutionImplementation* find_convolution(const ConvolutionCall& a) {
                                              /*value_dim=*/1, /*gradients=*/true, a.x.device().index()});
 }
 
-// x itself if it has the strides of empty_like_x(like), or a copy that has those.
+// x if it has the strides of empty_like_x(like), otherwise a copy of x that has them.
 Tensor in_layout_of_x(const Tensor& like, const Tensor& x) {
   const auto wanted = empty_like_x(like);
   return wanted.strides() == x.strides() ? x : wanted.copy_(x);
@@ -155,13 +156,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> convolve_backward(const ConvolutionBa
   return {in_layout_of_x(a.x, all.x), all.weight.contiguous(), given(all.bias), given(all.initial_state)};
 }
 
-// The W − 1 inputs before those of the call, [B,D,W−1], after which the inputs of the call are stored in the state. `Bits` is an
-// integer as wide as the elements.
+// Copies the W − 1 inputs before those of the call to `history` [B,D,W−1], and stores the inputs of the call in the state. `Bits`
+// is an integer type of the size of an element.
 template <class Bits>
 void move_state(const ConvolutionStepCall& a, const Tensor& history) {
   const auto channels = a.x.size(1), length = a.x.size(2), size = a.state.size(2), before = a.weight.size(1) - 1;
   const auto x_strides = a.x.strides(), strides = a.state.strides();
-  // Sets to[d · to_stride] = from[d · from_stride] for all channels d.
+  // to[d · to_stride] = from[d · from_stride] for all channels d.
   const auto copy = [channels](const Bits* from, int64_t from_stride, Bits* to, int64_t to_stride) {
     for (int64_t d = 0; d < channels; ++d) to[d * to_stride] = from[d * from_stride];
   };
@@ -173,7 +174,7 @@ void move_state(const ConvolutionStepCall& a, const Tensor& history) {
     const auto* const x = static_cast<const Bits*>(a.x.const_data_ptr()) + b * x_strides[0];
     auto* const state = static_cast<Bits*>(a.state.data_ptr()) + row * strides[0];
     auto* const to = static_cast<Bits*>(history.data_ptr()) + b * channels * before;
-    // The place of the next input in a ring. Without one the state is moved by as many places as there are inputs.
+    // The place of the next input in the ring buffer. Without one, the state is shifted by the number of inputs.
     auto next = a.cache_seqlens ? a.cache_seqlens->data_ptr<int64_t>()[b * a.cache_seqlens->stride(0)] % size : 0;
     if (next < 0) next += size;
     for (int64_t j = 0; j < before; ++j) copy(state + (next + size - before + j) % size * strides[2], strides[1], to + j, before);
@@ -186,7 +187,7 @@ void move_state(const ConvolutionStepCall& a, const Tensor& history) {
   }
 }
 
-// As move_state(), of ATen operations.
+// As move_state(), composed of ATen operations.
 void move_state_composed(const ConvolutionStepCall& a, const Tensor& history) {
   const auto length = a.x.size(2), size = a.state.size(2), before = a.weight.size(1) - 1;
   auto state = a.state_indices ? a.state.index_select(0, a.state_indices->clamp_min(0)) : a.state;
@@ -198,7 +199,7 @@ void move_state_composed(const ConvolutionStepCall& a, const Tensor& history) {
           .expand({-1, a.x.size(1), -1});
     };
     history.copy_(state.gather(2, places(-before, 0)));
-    const auto skipped = std::max<int64_t>(0, length - size);  // inputs that later ones overwrite
+    const auto skipped = std::max<int64_t>(0, length - size);  // the inputs that later ones would overwrite
     state = state.scatter(2, places(skipped, length), a.x.slice(2, skipped));
   } else {
     history.copy_(state.slice(2, size - before));
@@ -216,7 +217,7 @@ std::tuple<Tensor> convolve_step(const ConvolutionStepCall& a) {
   const WithoutAutocast guard;
   auto call = call_of_step(a);
   const auto* const implementation = find_convolution(call);
-  // Autograd must notice that a tensor has changed that it has saved for a backward pass.
+  // Autograd raises an error if a tensor that it saved for a backward pass has another version.
   if (!a.state.is_inference()) a.state.unsafeGetTensorImpl()->bump_version();
   const auto history = at::empty({a.x.size(0), a.x.size(1), a.weight.size(1) - 1}, a.x.options());
   if (a.state.size(2) > 0) {

@@ -17,18 +17,20 @@ namespace {
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
-// How many positions a chunk has. With a decay for each feature, one has as many numbers for each pair of positions.
+// The number of positions of a chunk. Chunks are smaller with a decay for each feature, because each pair of positions then has a
+// number for every feature.
 constexpr int64_t kComposedPositions = 64, kComposedFeaturePositions = 16;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+// Rows of q or k in `dtype`, divided by their lengths if `normalize`.
 Tensor used_rows(const Tensor& x, bool normalize, at::ScalarType dtype) {
   const auto wide = x.to(dtype);
   return normalize ? wide * at::rsqrt(wide.square().sum(-1, /*keepdim=*/true) + kLengthEpsilon) : wide;
 }
 
-// The decays of a chunk, zero between segments, which begin where g clears the state: from the beginning of the chunk to each
-// position [B,W,C,F], from each position to the end [B,W,C,F], and from position j to position i ≥ j [B,W,C,C,F]. F is 1, or K
-// with a decay for each feature.
+// The decays of a chunk of C positions: from its beginning to each position [B,W,C,F], from each position to its end [B,W,C,F],
+// and from position j to position i ≥ j [B,W,C,C,F]. A segment begins at each position where g is −∞, and decays from one segment
+// to another are zero. F is 1, or K with a decay for each feature.
 struct ChunkDecays {
   Tensor from_begin, to_end, pairs;
 };
@@ -46,13 +48,13 @@ ChunkDecays decays_of(const Tensor& g) {
           differences.masked_fill(hidden, kMinusInfinity).exp()};
 }
 
-// The products of rows i of x and j of y [B,W,C,K], decayed from j to i: [B,W,C,C].
+// The scalar products of rows i of x and j of y [B,W,C,K], multiplied by the decay from j to i: [B,W,C,C].
 Tensor decayed_scores(const Tensor& x, const Tensor& y, const Tensor& pairs) {
   if (pairs.size(4) == 1) return at::matmul(x, y.transpose(2, 3)) * pairs.squeeze(4);
   return (x.unsqueeze(3) * y.unsqueeze(2) * pairs).sum(4);
 }
 
-// The outputs of one sequence; `state` [B,W,K,V] changes from the state before it to that after it.
+// The outputs of one sequence [B,W,T,V]. `state` [B,W,K,V] is the state before it, and becomes the state after it.
 Tensor run_sequence(const RecurrentArguments& a, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
                     const Tensor& beta, Tensor& state) {
   std::vector<Tensor> outputs;
@@ -104,7 +106,7 @@ RecurrentResults composed_recurrent_forward(const RecurrentArguments& a) {
                                    rows_of_sequence(beta), state));
     states.push_back(state);
   }
-  // The results must not be tensors that the caller has given.
+  // An operator must not return one of its arguments, such as an initial state that no position has changed.
   return {at::cat(outputs, 2).to(a.q.scalar_type()), at::cat(states, 0).clone(), {}};
 }
 
@@ -127,7 +129,7 @@ RecurrentGradients composed_recurrent_backward(const RecurrentArguments& a, cons
   return all;
 }
 
-// The numbers of copies that exist at once were counted on the code above.
+// How many numbers exist at once was counted in the code above.
 double composed_recurrent_bytes(const Problem& p, bool delta, bool normalize, bool feature_gates, bool backward) {
   const auto number = double(c10::elementSize(accumulator_dtype(p.dtype)));
   const double heads = double(p.batch) * double(p.value_head_count()), length = double(p.query_len);
@@ -137,7 +139,7 @@ double composed_recurrent_bytes(const Problem& p, bool delta, bool normalize, bo
   const double rows = (normalize ? 3 : 2) * keys + values + widened;
   const double recorded = backward ? (delta ? 6 : 4) * pairs + (delta ? 6 : 4) * keys + (delta ? 4 : 3) * values : 0;
   const double state = keys * values * (backward ? 3 * length / pairs : 2);
-  // Numbers of pairs for each feature: their decays, and products of rows.
+  // The numbers that pairs of positions have for each feature: decays and products of rows.
   const double of_features = feature_gates ? pairs * keys * (backward ? (delta ? 4 : 2) * length : 4 * pairs) : 0;
   return number * heads * ((rows + recorded) * length + state + 4 * pairs * pairs + of_features);
 }

@@ -1,4 +1,5 @@
-// Recurrent attention composed of ATen operations, for devices and dtypes without kernels and to compare kernels with.
+// Recurrent attention composed of ATen operations. It runs on devices and dtypes that have no kernels, and kernels are compared
+// with it.
 #pragma once
 
 #include "attn/recurrent/implementation.h"

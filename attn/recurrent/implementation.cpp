@@ -7,7 +7,7 @@
 
 namespace attn {
 
-// Every sequence has at most one checkpoint more than whole distances between them fit it.
+// A sequence of n positions has at most n / kCheckpoint, rounded down, plus one checkpoints.
 std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& a, bool gradients) {
   if (!gradients) return {0};
   const auto of_head = a.q.sym_size(2) / kCheckpoint + (a.cu_seqlens ? sequence_count(a) : c10::SymInt(1));

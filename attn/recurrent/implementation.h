@@ -1,4 +1,4 @@
-// RecurrentImplementation, what computes recurrent attention, and the registry of its implementations.
+// RecurrentImplementation, the interface of what computes recurrent attention, and the registry of its implementations.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,13 +27,13 @@ struct RecurrentArguments {
   bool has_feature_gates() const { return g && g->dim() == 4; }
 };
 
-// What the forward pass computes. `checkpoints` holds what the backward pass needs if gradients are computed; its sizes are those
-// of checkpoint_sizes().
+// The results of the forward pass: the output [B,W,T,V], the final state of each sequence, and the states that the backward pass
+// needs, whose sizes checkpoint_sizes() gives.
 struct RecurrentResults {
   at::Tensor output, final_state, checkpoints;
 };
 
-// In the order of the arguments; those of tensors that are not given are undefined.
+// The gradients of the arguments. Those of arguments that are not given are undefined.
 struct RecurrentGradients {
   at::Tensor q, k, v, g, beta, initial_state;
 };
@@ -47,7 +47,7 @@ class RecurrentImplementation {
   virtual std::string name() const = 0;
 
   virtual RecurrentResults forward(const RecurrentArguments& arguments, bool gradients) const = 0;
-  // final_state of forward() alone, which costs no products with q; the q of the arguments stands for its sizes only.
+  // The final_state of forward(), without the work for outputs. Of the argument q only the sizes are used.
   virtual at::Tensor end_state(const RecurrentArguments& arguments) const = 0;
   // The gradients of the results may be undefined, which stands for zeros.
   virtual RecurrentGradients backward(const RecurrentArguments& arguments, const at::Tensor& checkpoints,
@@ -59,8 +59,8 @@ class RecurrentImplementation {
   virtual std::unique_ptr<BoundStep> bind_step(const RecurrentArguments& token, const at::Tensor& output, const at::Tensor& state,
                                                int64_t workers) const = 0;
 
-  // How many bytes the computation needs beside arguments and results, for predictions of memory. `feature_gates` is that of the
-  // arguments.
+  // The bytes that the computation needs beside arguments and results, for predictions of memory. `feature_gates` says whether
+  // each feature of the keys has a decay.
   virtual double working_bytes(const Problem& problem, bool feature_gates, bool backward) const = 0;
 };
 
@@ -69,13 +69,14 @@ inline c10::SymInt sequence_count(const RecurrentArguments& a) {
   return a.cu_seqlens ? a.cu_seqlens->sym_size(0) - 1 : a.q.sym_size(0);
 }
 
-// The sizes of the checkpoints, which are the same for all implementations, because operators without values do not know which
-// one will run: [B,W,count,numbers], with numbers for a state with padded rows (attn/cpu/rows.h). {0} without gradients, and for
-// "composed".
+// The sizes of the checkpoints: [B,W,count,numbers], where `numbers` are those of a padded state (checkpoint_numbers()), and {0}
+// without gradients. They are the same for all kernels, because the operators must know them for meta tensors, before an
+// implementation is chosen. The operators use {0} for "composed", which has no checkpoints.
 std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& arguments, bool gradients);
 
-// A tensor [B,heads,T,dim] without values whose heads and positions are in the order that they have in the memory of `like`, with
-// the other options of `like`: what [batch, time, heads, dim] came as goes back as it.
+// An uninitialized tensor of the sizes [B,heads,T,dim] and the options of `like`, in whose memory heads and positions have the
+// same order as in that of `like`. So inputs that are stored as [batch, time, heads, dim] give results that are stored in this
+// way.
 at::Tensor empty_in_layout_of(const at::Tensor& like, c10::SymIntArrayRef sizes);
 
 // The implementations for the CPU, which attn/recurrent/cpu/implementation.cpp registers, are "avx512", "avx2", "neon" and

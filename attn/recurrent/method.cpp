@@ -84,7 +84,7 @@ RecurrentArguments RecurrentMethod::arguments_of(const Inputs& inputs) const {
 at::Tensor RecurrentMethod::reference(const Inputs& inputs, const at::Tensor& rows) const {
   auto all = inputs;
   if (const auto g = decays_of(inputs)) all.g = *g;
-  // A decay of −∞ at its first position keeps a packed sequence from what is before it.
+  // A decay of −∞ at the first position of a packed sequence separates it from the sequence before it.
   if (const auto& borders = inputs.mask.cu_seqlens) {
     auto begins = at::arange(inputs.v.size(2), borders->options()).unsqueeze(1).eq(*borders).any(1);
     if (!all.g.defined()) all.g = at::zeros({inputs.v.size(0), inputs.v.size(1), inputs.v.size(2)}, inputs.v.options());
@@ -141,7 +141,7 @@ std::unique_ptr<BoundStep> RecurrentMethod::make_bound_step(DecodingState& state
   return own.implementation ? own.implementation->bind_step(arguments_of(token), output, own.s, workers) : nullptr;
 }
 
-// Counts the operations of the recurrence alone, although kernels also compute the scores of each chunk: with the delta rule a
+// Counts only the operations of the recurrence, although kernels also compute the scores of each chunk. With the delta rule a
 // position reads the state twice and adds to it once, and its backward pass has ten products of the same size.
 Cost RecurrentMethod::cost(const Problem& p, Protocol protocol) const {
   const bool decodes = protocol == Protocol::decode, backward = protocol == Protocol::forward_backward;

@@ -17,9 +17,9 @@ struct RecurrentRule {
   bool delta = false;          // the rule of the update, see attn/recurrent/recurrent_attention.h
   bool reads_g = false;        // whether the decays are an input
   bool feature_gates = false;  // whether it has a decay for each feature of the keys
-  bool reads_beta = false;
-  bool normalize = false;  // whether q and k are divided by their lengths
-  // The logarithm of the decay of head `head` of `heads` where decays are constant; null where they are not.
+  bool reads_beta = false;     // whether beta is an input
+  bool normalize = false;      // whether q and k are divided by their lengths
+  // For constant decays, the logarithm of the decay of head `head` of `heads` heads; otherwise null.
   double (*constant_decay)(int64_t head, int64_t heads) = nullptr;
 };
 
@@ -32,7 +32,7 @@ class RecurrentMethod : public AttentionMethod {
   std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override;
   Cost cost(const Problem& problem, Protocol protocol) const override;
   at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override;
-  // Softmax attention of the same inputs is not what these methods approximate.
+  // These methods do not approximate softmax attention.
   std::optional<ExactAttention> exact_attention(const Inputs&, const at::Tensor&) const override { return std::nullopt; }
   double state_bytes(const Problem& problem, int64_t position) const override;
 
@@ -46,8 +46,8 @@ class RecurrentMethod : public AttentionMethod {
   at::Tensor fill(DecodingState& state, const Inputs& tokens) override;
 
  private:
-  // The decays of a call: the input g, or the constant ones [B,W,T], of which no number is in memory twice; nothing if nothing
-  // decays.
+  // The g of a call: the input g, or the constant decays [B,W,T], expanded from one number for each head; nothing if the state
+  // does not decay.
   std::optional<at::Tensor> decays_of(const Inputs& inputs) const;
   RecurrentArguments arguments_of(const Inputs& inputs) const;
   ImplementationRequest request_for(const Problem& problem, bool gradients) const;

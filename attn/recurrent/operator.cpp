@@ -20,7 +20,7 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- arguments
 
-// What recurrent_attention takes, and the operators of its passes in addition.
+// The arguments of recurrent_attention, which the operators of its passes take as well.
 struct RecurrentCallArguments {
   Tensor q, k, v;
   std::optional<Tensor> g, beta, initial_state, cu_seqlens;
@@ -66,7 +66,8 @@ struct RecurrentBackwardArguments : RecurrentCallArguments {
   }
 };
 
-// What a sequence that is split over processes needs of a slice, see python/attnbench/distributed/_recurrent.py.
+// Computes the final state alone. python/attnbench/distributed/_recurrent.py needs it for a sequence that is split over
+// processes.
 struct RecurrentEndArguments {
   Tensor k, v;
   std::optional<Tensor> g, beta, initial_state;
@@ -110,7 +111,8 @@ struct RecurrentStepArguments {
   }
 };
 
-// Every operator checks its arguments, because the private ones can be called from Python, too. Throws c10::ValueError.
+// Throws c10::ValueError for invalid arguments. Every operator calls it, because private operators can be called from Python,
+// too.
 void check_call(const char* prefix, const RecurrentCallArguments& a) {
   TensorChecks checks(prefix);
   checks.check("q", a.q, "BHLD");
@@ -142,6 +144,7 @@ void check_call(const char* prefix, const RecurrentCallArguments& a) {
   }
 }
 
+// Checks the values of cu_seqlens, which meta tensors do not have.
 void check_values(const RecurrentCallArguments& a) {
   if (a.cu_seqlens) check_values_of_cu_seqlens("recurrent_attention: ", *a.cu_seqlens, a.q.size(2), "q");
 }
@@ -150,7 +153,7 @@ RecurrentCallArguments call_arguments(const RecurrentStepArguments& a) {
   return {a.q, a.k, a.v, a.g, a.beta, {}, {}, a.rule, a.scale, a.normalize, a.implementation};
 }
 
-// k stands for q, which is not read.
+// k takes the place of q, of which only the sizes are used.
 RecurrentCallArguments call_arguments(const RecurrentEndArguments& a) {
   return {a.k, a.k, a.v, a.g, a.beta, a.initial_state, {}, a.rule, 1.0, a.normalize, a.implementation};
 }
@@ -177,12 +180,12 @@ const RecurrentImplementation* find_implementation(const RecurrentCallArguments&
       {a.implementation, a.q.scalar_type(), a.q.device().type(), a.q.size(3), a.v.size(3), gradients, a.q.device().index()});
 }
 
-// The sizes of the checkpoints of a call, whichever implementation "auto" chooses.
+// The sizes of the checkpoints of a call, which must not depend on the implementation that "auto" chooses.
 std::vector<c10::SymInt> checkpoint_sizes_of(const RecurrentCallArguments& a, bool gradients) {
   return checkpoint_sizes(arguments_of(a), gradients && a.implementation != kComposedImplementation);
 }
 
-// x itself if empty_in_layout_of(like) has its strides, or a copy that has those.
+// x if it has the strides of empty_in_layout_of(like), otherwise a copy of x that has them.
 Tensor in_layout_of(const Tensor& like, const Tensor& x) {
   const auto wanted = empty_in_layout_of(like, x.sym_sizes());
   return wanted.strides() == x.strides() ? x : wanted.copy_(x);
@@ -229,7 +232,7 @@ std::tuple<Tensor> end_state(const RecurrentEndArguments& a) {
 
 std::tuple<Tensor> step(const RecurrentStepArguments& a) {
   check_step(a);
-  // Autograd must notice that a tensor has changed that it has saved for a backward pass.
+  // Autograd raises an error if a tensor that it saved for a backward pass has another version.
   if (!a.state.is_inference()) a.state.unsafeGetTensorImpl()->bump_version();
   const auto call = call_arguments(a);
   auto arguments = arguments_of(call);
@@ -292,7 +295,7 @@ struct RecurrentOperator {
 };
 
 std::tuple<Tensor, Tensor> call(const RecurrentCallArguments& a) {
-  // Undefined tensors are refused here, because autograd runs before the other checks and cannot handle them.
+  // Undefined tensors must be refused here, because autograd, which runs before the other checks, cannot handle them.
   for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"q", a.q}, {"k", a.k}, {"v", a.v}})
     TORCH_CHECK_VALUE(tensor.defined(), "recurrent_attention: ", name, " is not defined");
   static const auto handle = find_operator(RecurrentOperator::name);

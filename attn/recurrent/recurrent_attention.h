@@ -3,9 +3,9 @@
 //
 // The state S [K,V] of a head decays and grows with each position t, and the output is read from the new state:
 //   S ← e^(g_t) S,     S ← S + k_t u_tᵀ,     output_t = scale · Sᵀq_t
-// With the rule "add", u_t = v_t. With the rule "delta", u_t = β_t (v_t − Sᵀk_t): of what the state knows under k_t, the share
-// β_t is replaced by v_t. g_t is a number for a head, or [K] with a decay for each feature of the keys, which is that of a row of
-// S: S ← diag(e^(g_t)) S. Models by their rule and gates:
+// With the rule "add", u_t = v_t. With the rule "delta", u_t = β_t (v_t − Sᵀk_t): the share β_t of the value Sᵀk_t that the state
+// has stored for the key k_t is replaced by v_t. g_t is one number for a head, or [K] with a decay for each feature of the keys,
+// which is that of a row of S: S ← diag(e^(g_t)) S. Models by their rule and gates:
 //   add, g constant for each head    RetNet (2307.08621), Lightning Attention (2405.17381)
 //   add, g of the inputs             Mamba-2's SSD (2405.21060), gated linear attention with one gate for a head
 //   delta                            DeltaNet (2406.06484)
@@ -24,16 +24,16 @@ namespace attn {
 
 struct RecurrentAttentionOptions {
   // g [B,W,T] or [B,W,T,K], and beta [B,W,T], in the accumulator dtype (float64 for float64, otherwise float32), of any strides.
-  // g is the natural logarithm of the decay, at most 0; −∞ clears the state or a row of it, and its gradient is 0. Without g
-  // nothing decays; without beta it is 1.
+  // g is the natural logarithm of the decay, at most 0; −∞ clears the state or a row of it, and its gradient is 0. Without g the
+  // state does not decay; without beta β is 1. beta is refused with the rule "add".
   std::optional<at::Tensor> g = {}, beta = {};
-  // The state before the first position, [B,W,K,V] in the accumulator dtype; zero without it.
+  // The state before the first position, [B,W,K,V] in the accumulator dtype; zero by default.
   std::optional<at::Tensor> initial_state = {};
-  // int64 [N+1], rising from 0 to T, for a batch of 1: N sequences follow each other, and each has a state of its own, so that
-  // states are [N,W,K,V].
+  // int64 [N+1], rising from 0 to T, for a batch of 1: the positions at which N packed sequences begin and end. Each has a state
+  // of its own, so that states are [N,W,K,V].
   std::optional<at::Tensor> cu_seqlens = {};
   std::string rule = "delta";
-  std::optional<double> scale = {};  // K^-½ without it
+  std::optional<double> scale = {};  // K^-½ by default
   // Whether q and k are divided by their lengths, √(Σ x² + 1e-6), first.
   bool normalize = false;
   // "auto", "composed" or the name of kernels, see ImplementationRequest.
@@ -41,9 +41,9 @@ struct RecurrentAttentionOptions {
 };
 
 // The output [B,W,T,V] in the dtype of q, and the state after the last position, [B,W,K,V] in the accumulator dtype. q and k are
-// [B,H,T,K] and v is [B,W,T,V]; H divides W, and head w of v, g and beta belongs to head w / (W/H), rounded down, of q and k.
-// Both results have gradients in q, k, v, g, beta and initial_state, once. Throws c10::ValueError if shapes, dtypes or devices
-// disagree, for an unknown rule, and as ImplementationRegistry::find() does.
+// [B,H,T,K] and v is [B,W,T,V]; H divides W, and head w of v, g and beta reads head w / (W/H), rounded down, of q and k.
+// Both results can be differentiated once, by q, k, v, g, beta and initial_state. Throws c10::ValueError if shapes, dtypes or
+// devices disagree, for an unknown rule, and as ImplementationRegistry::find() does.
 std::pair<at::Tensor, at::Tensor> recurrent_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                       const RecurrentAttentionOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Runs the recurrence in float64, one position after the other, and its derivative back from the last position to the first.
+// Computes the recurrence in float64, one position after the other, and its derivative from the last position to the first.
 #include "attn/recurrent/reference.h"
 
 #include <ATen/ATen.h>
@@ -19,25 +19,26 @@ namespace {
 using at::Tensor;
 using Tensors = torch::autograd::variable_list;
 
-// The state before every so many positions is kept, from which the backward pass computes the others again.
+// The number of positions between two states that the forward pass keeps. The backward pass computes the others again.
 constexpr int64_t kSegment = 128;
 
 struct Sizes {
-  int64_t heads, positions, features, columns;  // heads are those of all batch entries
-  int64_t decays;                               // of a position: 0, 1, or one for each feature
+  int64_t heads, positions, features, columns;  // `heads` counts the heads of all batch entries
+  int64_t decays;                               // how many decays a position has: 0, 1, or one for each feature
   bool delta, has_beta;
 
   int64_t state() const { return features * columns; }
   int64_t segments() const { return (positions + kSegment - 1) / kSegment; }
 };
 
-// Of one position of a head: q and k are scaled and normalized. `decays` and `beta` are null where there are none.
+// The rows of one position of a head. q is scaled, and q and k are normalized if the method does so. `decays` and `beta` are null
+// if there are none.
 template <class Number>
 struct Position {
   Number *q, *k, *v, *decays, *beta;
 };
 
-// The tensors of a head, or of all heads: contiguous, in this order.
+// The contiguous tensors of all heads.
 template <class Number>
 struct Pointers {
   Number *q = nullptr, *k = nullptr, *v = nullptr, *decays = nullptr, *beta = nullptr;
@@ -59,7 +60,7 @@ Pointers<double> mutable_pointers_of(const Tensors& all) {
   return {of(all[0]), of(all[1]), of(all[2]), of(all[3]), of(all[4])};
 }
 
-// The sum of the products of `count` numbers, in four sums, which a processor adds to at the same time.
+// The scalar product of two rows. Four independent sums let the processor add at the same time.
 double dot(const double* a, const double* b, int64_t count) {
   double sums[4] = {};
   int64_t i = 0;
@@ -84,7 +85,7 @@ void let_decay(const Sizes& sizes, const Position<const double>& at, double* sta
   }
 }
 
-// `change` [columns] becomes v, or v − Sᵀk by the delta rule, of the decayed state.
+// Sets `change` [columns] to v or, with the delta rule, to v − Sᵀk, where S is the decayed state.
 void compute_change(const Sizes& sizes, const Position<const double>& at, const double* state, double* change) {
   std::copy_n(at.v, sizes.columns, change);
   if (!sizes.delta) return;
@@ -97,7 +98,7 @@ void update(const Sizes& sizes, const Position<const double>& at, const double* 
   for (int64_t i = 0; i < sizes.features; ++i) add(state + i * sizes.columns, beta * at.k[i], change, sizes.columns);
 }
 
-// The outputs of a head, and the states before its segments.
+// Computes the outputs of a head, and the states before its segments.
 void run_head(const Sizes& sizes, const Pointers<const double>& inputs, int64_t head, double* outputs, double* states) {
   std::vector<double> state(size_t(sizes.state())), change(size_t(sizes.columns));
   for (int64_t t = 0; t < sizes.positions; ++t) {
@@ -111,20 +112,20 @@ void run_head(const Sizes& sizes, const Pointers<const double>& inputs, int64_t 
   }
 }
 
-// Of a position: the state after its decay, and the change, which its derivative needs.
+// What the derivative of a position needs: the state after its decay, and `change`.
 struct Kept {
   std::vector<double> state, change;
 };
 
-// The derivative of a position. `grad` [features, columns] is the gradient of the state after it, and becomes that of the state
-// before it.
+// Computes the gradients of a position. `grad` [features, columns] is the gradient of the state after it, and becomes that of the
+// state before it.
 void differentiate(const Sizes& sizes, const Position<const double>& at, const Kept& kept, const double* grad_output,
                    const Position<double>& grads, double* grad) {
   const auto columns = sizes.columns;
   const auto beta = at.beta ? *at.beta : 1;
   // output = Sᵀq with S = kept.state + k (β · change)ᵀ
   const auto written = beta * dot(kept.change.data(), grad_output, columns);
-  std::vector<double> grad_change(size_t(columns), 0);  // of β · change
+  std::vector<double> grad_change(size_t(columns), 0);  // the gradient of β · change
   for (int64_t i = 0; i < sizes.features; ++i) {
     auto* row = grad + i * columns;
     grads.q[i] = dot(&kept.state[size_t(i * columns)], grad_output, columns) + at.k[i] * written;
@@ -141,13 +142,13 @@ void differentiate(const Sizes& sizes, const Position<const double>& at, const K
       grads.k[i] -= dot(state, grad_change.data(), columns);
       add(row, -at.k[i], grad_change.data(), columns);
     }
-    // The derivative of e^g S by g is that state again, so that nothing passes a decay of −∞, not even a gradient of the decay.
+    // The derivative of e^g S by g is e^g S, so a decay of −∞ has the gradient 0.
     if (at.decays) grads.decays[sizes.decays == 1 ? 0 : i] += dot(row, state, columns);
   }
   let_decay(sizes, at, grad);
 }
 
-// The gradients of a head; `states` are those that run_head() kept.
+// Computes the gradients of a head; `states` are those that run_head() has stored.
 void differentiate_head(const Sizes& sizes, const Pointers<const double>& inputs, int64_t head, const double* states,
                         const double* grad_outputs, const Pointers<double>& grads) {
   std::vector<double> grad(size_t(sizes.state())), state(size_t(sizes.state()));
@@ -226,7 +227,7 @@ Tensor recurrent(const Inputs& inputs, const Tensor& rows, const RecurrentDefini
     return definition.normalize ? x / at::sqrt(x.square().sum(-1, /*keepdim=*/true) + kLengthEpsilon) : x;
   };
   const auto last = rows.numel() == 0 ? 0 : rows.max().item<int64_t>() + 1;
-  const auto seen = inputs.tokens(0, last);  // later positions change no row
+  const auto seen = inputs.tokens(0, last);  // Later positions do not change these rows.
   const auto given = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
   const auto output = TokenByTokenRecurrence::apply(used(seen.q) * definition.scale, used(seen.k), seen.v, given(seen.g),
                                                     given(seen.beta), definition.delta);

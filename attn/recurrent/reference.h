@@ -13,9 +13,9 @@ struct RecurrentDefinition {
   bool normalize = false;
 };
 
-// The output rows at the query positions `rows` (int64 [R]) as [B,H,R,M], from inputs that all have the same heads. g is [B,H,L]
-// or [B,H,L,D], with a decay for each feature of the keys; g and beta may be undefined. Differentiable; the states of some
-// hundred positions are in memory at once.
+// The output rows at the query positions `rows` (int64 [R]) as float64 [B,H,R,M], from float64 inputs that all have the same
+// heads. g is [B,H,L] or, with a decay for each feature of the keys, [B,H,L,D]; g and beta may be undefined. Differentiable once.
+// The states of some hundred positions are in memory at once.
 at::Tensor recurrent(const Inputs& inputs, const at::Tensor& rows, const RecurrentDefinition& definition);
 
 }  // namespace attn::reference

@@ -3,7 +3,7 @@
 //   δ = dt + dt_bias, or its softplus
 //   state[p,n] ← e^(A[p,n] δ[p]) state[p,n] + δ[p] x[p] B[n]
 //   output[p] = (Σ_n state[p,n] C[n] + D[p] x[p]) · silu(z[p])
-// The computation is limited by the memory that the state takes, so plain loops are enough.
+// Reading and writing the state takes most of the time, so plain loops are enough.
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -53,7 +53,7 @@ struct SelectiveStepArguments {
   }
 };
 
-// Throws c10::ValueError. All dtypes may differ.
+// Throws c10::ValueError for invalid arguments. Tensors may have different floating dtypes.
 void check_selective_step(const SelectiveStepArguments& a) {
   const std::string prefix = "selective_state_update: ";
   const auto check = [&](const char* name, const Tensor& x, const std::vector<c10::SymInt>& shape) {
@@ -82,11 +82,12 @@ void check_selective_step(const SelectiveStepArguments& a) {
                     "implementation = '", a.implementation, "', expected 'auto' or 'composed'");
 }
 
+// The dtype in which the step is computed: float64 if the state or x is float64, otherwise float32.
 at::ScalarType dtype_of_selective_step(const SelectiveStepArguments& a) {
   return a.state.scalar_type() == at::kDouble ? at::kDouble : accumulator_dtype(a.x.scalar_type());
 }
 
-// x in the dtype. Axes along which it is expanded stay so, since a copy of A would be as large as the state.
+// x converted to `dtype`. Expanded axes stay expanded, since an unexpanded copy of A would be as large as the state.
 Tensor converted(Tensor x, at::ScalarType dtype) {
   if (x.scalar_type() == dtype) return x;
   const auto sizes = x.sizes().vec();
@@ -95,7 +96,7 @@ Tensor converted(Tensor x, at::ScalarType dtype) {
   return x.to(dtype).expand(sizes);
 }
 
-// An element of a tensor of up to three axes, whatever its strides are.
+// Reads elements of a tensor with up to three axes and any strides.
 template <class N>
 struct Elements {
   const N* data = nullptr;
@@ -124,7 +125,7 @@ void selective_step_loops(const SelectiveStepArguments& a, const Tensor& output)
     const auto* const keys = B.at(b, h / heads_of_group);
     const auto* const queries = C.at(b, h / heads_of_group);
     const bool same_decay = A.strides[2] == 0;
-    // The decay is computed again where A or δ change. In Mamba-2 they are the same for the whole head.
+    // The decay is computed only where A or δ change. In Mamba-2 they are the same for the whole head.
     N known = std::numeric_limits<N>::quiet_NaN(), decay = 0;
     const auto decay_of = [&](N exponent) {
       if (exponent != known) {
@@ -145,7 +146,7 @@ void selective_step_loops(const SelectiveStepArguments& a, const Tensor& output)
       const N of_row = same_decay ? decay_of(A(h, p, 0) * interval) : N(0);
       N sum = 0;
       if (same_decay && state_strides[3] == 1 && B.strides[2] == 1 && C.strides[2] == 1) {
-        constexpr int64_t kSums = 16;  // independent sums, which compilers make vectors of
+        constexpr int64_t kSums = 16;  // independent sums, so that the compiler can use vector instructions
         N sums[kSums] = {};
         int64_t n = 0;
         for (; n + kSums <= states; n += kSums) {
@@ -175,7 +176,8 @@ void selective_step_loops(const SelectiveStepArguments& a, const Tensor& output)
     }
   };
 
-  constexpr int64_t kMinElementsForThreads = 1 << 17;  // of the state; one thread processes fewer before another is awake
+  // With fewer elements of the state, one thread is done before another has started.
+  constexpr int64_t kMinElementsForThreads = 1 << 17;
   const auto work = [&](int64_t begin, int64_t end) {
     for (auto task = begin; task < end; ++task) {
       const auto b = task / heads, h = task % heads;
@@ -233,7 +235,7 @@ Tensor selective_step_composed(const SelectiveStepArguments& a) {
 std::tuple<Tensor> selective_step(const SelectiveStepArguments& a) {
   check_selective_step(a);
   const WithoutAutocast guard;
-  // Autograd must notice that a tensor has changed that it has saved for a backward pass.
+  // Autograd raises an error if a tensor that it saved for a backward pass has another version.
   if (!a.state.is_inference()) a.state.unsafeGetTensorImpl()->bump_version();
   const bool loops = a.implementation == kAutoImplementation && a.state.device().is_cpu();
   return (loops ? selective_step_on_cpu(a) : selective_step_composed(a)).contiguous();

@@ -10,10 +10,11 @@
 namespace attn {
 namespace {
 
-// Adds the parts of the queries begin … end − 1. `blocks` has `count` numbers for each query, which are checked.
+// Adds the parts of the queries begin … end − 1 as one group. `blocks` has `count` checked numbers for each query; `any` has what
+// all parts have in common, and the number of valid keys.
 void add_group(const int64_t* blocks, int64_t count, int64_t begin, int64_t end, const VisiblePart& any, int64_t block,
                int64_t block_count, ChosenParts& to) {
-  // For each block, the queries so far and the last one, which may name the block again.
+  // For each block, the number of its queries, and the last of them, since a query may name the block again.
   std::vector<int64_t> sizes(size_t(block_count) + 1, 0), last(size_t(block_count), -1);
   const auto for_each_choice = [&](const auto& visit) {
     std::fill(last.begin(), last.end(), -1);
@@ -37,7 +38,7 @@ void add_group(const int64_t* blocks, int64_t count, int64_t begin, int64_t end,
     part.key_begin = j * block;
     part.keys = std::min(block, any.keys - part.key_begin);
     part.rows = sizes[size_t(j) + 1];
-    part.query_begin = first + next[size_t(j)];  // where the queries begin, until their address is known
+    part.query_begin = first + next[size_t(j)];  // stands for the pointer to the queries until `to.queries` no longer grows
     if (part.rows > 0 && part.keys > 0) group.push_back(part);
   }
 }

@@ -1,11 +1,11 @@
-// Sparse attention composed of ATen operations, which materialise the scores of all pairs. It runs where there are no kernels.
+// Sparse attention composed of ATen operations, which store the scores of all pairs. It runs where there are no kernels.
 #pragma once
 
 #include "attn/sparse/implementation.h"
 
 namespace attn {
 
-// Both are differentiable by autograd in q, k, v and sinks.
+// As SparseImplementation::forward(). Autograd can differentiate both results by q, k, v and sinks.
 SparseResults composed_sparse_forward(const SparseArguments& arguments);
 
 }  // namespace attn

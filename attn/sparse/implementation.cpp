@@ -14,7 +14,8 @@ std::vector<std::vector<VisibleParts>> visible_parts_of(const SparseArguments& a
   const auto query_len = a.q.size(2), key_len = a.k.size(2);
   std::vector<std::vector<VisibleParts>> all;
   if (a.chosen_blocks) {
-    // The blocks are parts of each head (attn/sparse/chosen_parts.h). Before them, every query has seen no key.
+    // Each head has parts of its own for the chosen blocks (attn/sparse/chosen_parts.h). This part without keys comes before
+    // them, so that the output of every query is initialized.
     all.push_back(visible_parts(a.pattern, a.causal, query_len, key_len, /*visible_keys=*/0));
   } else if (a.cu_seqlens) {
     const auto borders = a.cu_seqlens->to(at::kCPU).contiguous();

@@ -1,4 +1,5 @@
-// Softmax attention over the keys that a pattern leaves visible, what computes it, and the registry of its implementations.
+// The definition of softmax attention over the keys that a pattern leaves visible, and SparseImplementation, the interface of
+// what computes it, with its registry.
 //
 // With i and j the positions of a query and a key, and U the number of heads of the output (attn/problem.h says how heads are
 // shared):
@@ -32,8 +33,8 @@ struct SparseArguments {
   std::optional<at::Tensor> cu_seqlens;
   std::optional<at::Tensor> sinks;  // [U], in the accumulator dtype: the score of a key without a value, which every query sees
 
-  // int64 [B,C,N,K], where C divides U: the blocks of `block` keys that each query of the heads sees, in any order; −1 for none.
-  // Then the pattern is `all` and there is no cu_seqlens.
+  // int64 [B,C,N,K], where C divides U: for each query and each of C groups of neighbouring heads, the numbers of the K blocks of
+  // `block` keys that it sees, in any order; −1 for none. Then the pattern is `all`, and there is no cu_seqlens.
   std::optional<at::Tensor> chosen_blocks;
   int64_t block = 64;
 
@@ -59,8 +60,8 @@ class SparseImplementation {
   virtual SparseGradients backward(const SparseArguments& arguments, const SparseResults& results, const at::Tensor& grad_output,
                                    const at::Tensor& grad_log_sum_exp) const = 0;
 
-  // The predicted maximum of the memory in use beside the inputs, the output and the log-sum-exp, in bytes. `joins_parts` says
-  // whether some rows have keys in several parts.
+  // The predicted peak memory beside the inputs, the output and the log-sum-exp, in bytes. `joins_parts` says whether some rows
+  // have keys in several parts.
   virtual double working_bytes(const Problem& problem, bool joins_parts, bool backward) const = 0;
 };
 
@@ -69,8 +70,8 @@ class SparseImplementation {
 using SparseRegistry = ImplementationRegistry<SparseImplementation, ImplementationRequest>;
 SparseRegistry& sparse_implementations();
 
-// The parts of the visible pairs of each batch entry. An entry may stand for all others: where there are no key lengths, the
-// result has one.
+// The parts of the visible pairs of each batch entry. Without key lengths they are the same for all entries, and the result has
+// one element.
 std::vector<std::vector<VisibleParts>> visible_parts_of(const SparseArguments& arguments);
 
 }  // namespace attn

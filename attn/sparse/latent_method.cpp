@@ -1,6 +1,6 @@
 // Registers the method mla: multi-head latent attention (DeepSeek-V2, arXiv 2405.04434) in the form in which it decodes. All
-// heads share one vector for each position, of which the first value_dim entries are also its value, so that the state holds it
-// once. Models fold the projections of keys and values, and their own factor in place of 1/√D, into the queries and the output.
+// heads share one vector for each position. It is the key, and its first value_dim entries are the value, so the state stores it
+// once. Models multiply the projections of keys and values, and a factor other than 1/√D, into the queries and the output.
 #include <ATen/ATen.h>
 
 #include "attn/reference.h"
@@ -24,7 +24,7 @@ class LatentCache : public DecodingState {
   Tensor append(const Inputs& tokens) {
     const auto &k = tokens.k, &v = tokens.v;
     const auto first = k.narrow(3, 0, v.size(3));
-    // In records v is a view of k, which is seen from its address. The comparison takes NaNs as equal.
+    // In measurements v is a view of k, and then need not be compared with it. The comparison takes NaNs as equal.
     if (v.data_ptr() != k.data_ptr() || v.strides() != k.strides())
       TORCH_CHECK_VALUE(at::allclose(v, first, 0, 0, /*equal_nan=*/true), "v differs from the first ", v.size(3),
                         " entries of k, expected a view of them, since mla stores k alone");
@@ -47,7 +47,7 @@ class LatentAttention : public SparseMethod {
     Capabilities can;
     can.shared_heads = SharedHeads::read;
     can.causal_cross_attention = can.decoding = true;
-    can.gradients = false;  // models are trained with keys and values of every head
+    can.gradients = false;  // Models are trained in another form, in which every head has keys and values of its own.
     can.nan_reaches_its_rows_only = false;
     can.inputs = {find_input("q"), find_input("k"), find_input("v")};
     can.inputs.back().draw = InputDraw::first_of_keys;

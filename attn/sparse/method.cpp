@@ -1,4 +1,4 @@
-// Registers the method sparse-sdpa: softmax attention that computes the visible pairs of a pattern alone, by the operator of
+// Registers the method sparse-sdpa: softmax attention that computes only the visible pairs of a pattern, by the operator of
 // attn/sparse/sparse_attention.h.
 #include <ATen/ATen.h>
 
@@ -72,7 +72,7 @@ class SparseSdpa : public SparseMethod {
   }
 
  private:
-  // The number of visible pairs of a batch entry and head with all its keys.
+  // The number of visible pairs of one head of a batch entry all of whose keys are valid.
   static double visible_pairs_of(const Problem& p) {
     const auto count = [&](int64_t query_len, int64_t key_len) {
       return count_pairs(visible_parts(p.pattern, p.causal, query_len, key_len, key_len));
@@ -84,12 +84,12 @@ class SparseSdpa : public SparseMethod {
     return pairs;
   }
 
-  // A step reads what the cache holds once.
+  // A step reads the content of the cache once.
   static Cost step_cost(const Problem& p) {
     auto longer = p;
     longer.key_len = longer.query_len = p.query_len + 1;
     auto cost = cached_step_cost(p, KeyValueCache::bytes_for(longer));
-    // Where no kernels run, there are scores and weights.
+    // Without kernels, which are for float32, scores and weights are stored.
     const double scores = double(p.batch) * double(p.output_head_count()) * double(KeyValueCache::capacity_for(longer));
     if (p.dtype != at::kFloat) cost.peak_bytes += 2 * scores * p.element_bytes();
     return cost;

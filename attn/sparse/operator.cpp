@@ -62,7 +62,7 @@ struct SparseBackwardCall : SparseCall {
 
 c10::SymInt output_heads(const SparseCall& a) { return a.q.sym_size(1).max(a.k.sym_size(1)).max(a.v.sym_size(1)); }
 
-// Every operator checks its arguments, because the private one can be called from Python, too. Throws c10::ValueError.
+// Throws c10::ValueError for invalid arguments. Both operators call it, because the private one can be called from Python, too.
 void check_sparse(const char* prefix, const SparseCall& a) {
   TensorChecks checks(prefix);
   checks.check("q", a.q, "BHND");
@@ -94,7 +94,8 @@ void check_sparse(const char* prefix, const SparseCall& a) {
                     " with a divisor C of ", heads);
 }
 
-// Reading values from a GPU would wait for all work that was queued before, so the values are checked on the CPU only.
+// Checks the values of key_lengths and cu_seqlens on the CPU only: reading them from a GPU would wait for all work that was
+// queued before.
 void check_sparse_values(const SparseCall& a) {
   if (a.key_lengths && a.key_lengths->device().is_cpu() && a.key_lengths->numel() > 0) {
     const auto [min, max] = a.key_lengths->aminmax();

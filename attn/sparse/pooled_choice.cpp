@@ -1,4 +1,4 @@
-// Computes products with mean keys in float32, and again in float64 where they are too close to tell.
+// Computes products with mean keys in float32, and again in float64 where they are too close to decide.
 #include "attn/sparse/pooled_choice.h"
 
 #include <ATen/ATen.h>
@@ -14,15 +14,16 @@ namespace {
 
 using at::Tensor;
 
-// Products of this many bytes are held at once.
+// How many bytes of products are in memory at once.
 constexpr int64_t kProductBytes = int64_t{16} << 20;
 
-// Writes the numbers of the `count` largest of values[0 … size − 1], the lower one first where two are equal, and −1 where there
-// are fewer. `without` is left out. Returns by how much the last one is larger than the largest that is left out; ∞ if none is.
+// Writes to `to` the indices of the `count` largest of values[0 … size − 1] except that at the index `without`, the largest
+// first; of equal values the one with the lower index comes first. If there are fewer values, the rest is −1. Returns the
+// difference of the smallest value that is chosen and the largest that is not, or ∞ if there is none.
 template <class T>
 T largest_of(const T* values, int64_t size, int64_t without, int64_t count, int64_t* to) {
   std::fill(to, to + count, -1);
-  T next = -INFINITY;  // the largest that is left out
+  T next = -INFINITY;  // the largest value that is not chosen
   int64_t found = 0;
   for (int64_t j = 0; j < size; ++j) {
     if (j == without) continue;
@@ -72,7 +73,7 @@ Tensor choose_blocks(const Tensor& q, const Tensor& k, bool causal, const std::o
   const auto rounded = exact.to(at::kFloat);
   const auto queries = q.to(at::kCPU);
   const auto lengths = key_lengths ? key_lengths->to(at::kCPU).contiguous() : Tensor();
-  // Of a product of two rows, in float32 and after the rounding of both.
+  // The largest length of a mean key, for the bound of the error of products.
   const auto norms = rounded.norm(2, -1).amax(-1).contiguous();  // [B,G]
   auto chosen = at::empty({batch, heads, length, count + 1}, at::kLong);
   if (chosen.numel() == 0) return chosen.to(q.device());
@@ -81,7 +82,7 @@ Tensor choose_blocks(const Tensor& q, const Tensor& k, bool causal, const std::o
   for (int64_t first = 0; first < length; first += rows_at_once) {
     const auto rows = std::min(rows_at_once, length - first);
     const auto part = queries.narrow(2, first, rows).to(at::kFloat).contiguous();
-    // Heads that share keys are one product of more rows.
+    // The queries of heads that share keys are rows of one product.
     const auto products =
         at::matmul(part.view({batch, heads / sharing, sharing * rows, dim}), rounded.transpose(2, 3)).contiguous();
     const auto* const values = products.const_data_ptr<float>();
@@ -99,6 +100,7 @@ Tensor choose_blocks(const Tensor& q, const Tensor& k, bool causal, const std::o
         double square = 0;
         for (int64_t d = 0; d < dim; ++d) square += double(of_queries[r * dim + d]) * of_queries[r * dim + d];
         const auto of_keys = entry * (heads / sharing) + head % heads / sharing;
+        // The error of a product, of rounding its factors to float32 and of the sum in float32, is at most `bound`.
         const auto bound = 2 * double(dim + 2) * 6e-8 * std::sqrt(square) * norms.const_data_ptr<float>()[of_keys];
         if (!(largest_of(values + r * blocks, candidates, own, count, row + 1) <= 2 * bound)) continue;
         const auto original = queries[entry][head % heads][i].to(at::kDouble).contiguous();

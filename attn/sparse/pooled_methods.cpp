@@ -1,5 +1,6 @@
-// Registers methods that pool blocks of keys: pooled-kv, softmax attention over the means of earlier blocks and the positions of
-// the own one, and topk-pooled, exact attention over the blocks whose mean keys fit a query best.
+// Registers methods that average blocks of keys. pooled-kv is softmax attention over the means of earlier blocks and the
+// positions of a query's own block. topk-pooled is exact attention over the blocks whose mean keys have the largest products with
+// a query.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ class PooledMethod : public SparseMethod {
   Capabilities capabilities() const override {
     Capabilities can;
     can.shared_heads = SharedHeads::read;
-    can.nan_reaches_its_rows_only = false;  // a mean has the NaN of one position
+    can.nan_reaches_its_rows_only = false;  // A NaN at one position makes the mean of its block NaN.
     return can;
   }
 
@@ -49,11 +50,11 @@ class TopkPooled : public PooledMethod {
   Cost cost(const Problem& p, Protocol protocol) const override {
     const double rows = double(p.batch) * double(p.output_head_count()) * double(p.query_len);
     const double blocks = std::ceil(double(p.key_len) / double(block_)), chosen = double(top_ + 1);
-    // Early causal rows have fewer blocks than are wanted, and half of the own block is after a row.
+    // Early causal rows have fewer blocks than `chosen`, and on average half of a row's own block comes after it.
     const double seen = p.causal ? std::min(chosen - 0.5, blocks / 2) : std::min(chosen, blocks);
     auto cost = cost_of_pairs(p, rows * seen * double(block_), /*joins_parts=*/true, protocol == Protocol::forward_backward);
     cost.flops += 2 * rows * blocks * double(p.head_dim) * (p.causal ? 0.5 : 1);
-    // The choice, and the same sorted by block.
+    // The chosen blocks of each query, and the queries sorted by block.
     cost.peak_bytes += 2 * rows * chosen * double(sizeof(int64_t));
     return cost;
   }
@@ -71,7 +72,7 @@ class TopkPooled : public PooledMethod {
     const auto count = std::min(top_, pooled.size(2));
     const auto chosen =
         own.expand_as(products).clone().scatter(3, order.narrow(3, 0, count), sorted.narrow(3, 0, count).isinf().logical_not());
-    // A block that was hidden may have been written over the own one.
+    // The scatter may have set a row's own block to false, because it is hidden among the candidates.
     const auto of_keys = chosen.logical_or(own).index_select(3, at::arange(key_len, rows.options()).div(block_, "floor"));
     const auto visible = of_keys.logical_and(inputs.mask.visible_pairs(rows, inputs.q.size(2), key_len));
     return reference::softmax_of_pairs(inputs, rows, visible);
@@ -102,7 +103,7 @@ class PooledKv : public PooledMethod {
 
   Capabilities capabilities() const override {
     auto can = PooledMethod::capabilities();
-    can.key_lengths = false;  // the mean of a block that is valid in part would stand behind positions that are not
+    can.key_lengths = false;  // The mean of a partly valid block would come after positions that are not valid.
     return can;
   }
 
@@ -114,14 +115,14 @@ class PooledKv : public PooledMethod {
     if (!p.causal) {
       problem.key_len = int64_t(blocks);
       auto cost = cost_of_pairs(problem, rows * blocks, /*joins_parts=*/false, backward);
-      // The inputs are read, and their gradients are written; bfloat16 inputs are pooled in float32.
+      // The inputs are read and, in the backward pass, their gradients are written; means of bfloat16 are computed in float32.
       const double inputs = p.key_bytes() + p.value_bytes(), pooled = problem.key_bytes() + problem.value_bytes();
       const double widened = p.element_bytes() < 4 ? 4 / p.element_bytes() : 0;
       cost.min_bytes += (backward ? 2 : 1) * (inputs - pooled);
       cost.peak_bytes += (backward ? 2 : 1) * (inputs + pooled) + std::max(p.key_bytes(), p.value_bytes()) * widened;
       return cost;
     }
-    // Tensors with one more position in each block.
+    // Each block has one more position, for its mean.
     problem.query_len = problem.key_len = int64_t(blocks) * (block_ + 1);
     auto cost = cost_of_pairs(problem, rows * (blocks / 2 + double(block_) / 2), /*joins_parts=*/true, backward);
     cost.min_bytes += (backward ? 3 : 1) * (p.input_bytes() - problem.input_bytes());
@@ -136,7 +137,8 @@ class PooledKv : public PooledMethod {
     const auto places = rows.view({1, 1, -1, 1});
     if (!inputs.mask.causal) return reference::softmax_of_pairs({inputs.q, keys, values}, rows, begins.ge(0));
     const auto earlier = begins + block_ <= places.div(block_, "floor").mul(block_);
-    // The means of all blocks, and behind them all positions, of which those of the own block up to the row are seen.
+    // The keys are the means of all blocks and, after them, all positions, of which a row sees those of its own block up to
+    // itself.
     const auto positions = at::arange(inputs.k.size(2), rows.options()).view({1, 1, 1, -1});
     const auto own = positions.div(block_, "floor").eq(places.div(block_, "floor")).logical_and(positions <= places);
     return reference::softmax_of_pairs({inputs.q, at::cat({keys, inputs.k}, 2), at::cat({values, inputs.v}, 2)}, rows,
@@ -150,8 +152,9 @@ class PooledKv : public PooledMethod {
     const auto pooled = [&](const Tensor& x) { return pooled_blocks(x, block_, std::nullopt, dtype).to(x.scalar_type()); };
     const auto keys = pooled(inputs.k), values = pooled(inputs.v);
     if (!inputs.mask.causal) return std::get<0>(sparse_attention(inputs.q, keys, values, {.implementation = name}));
-    // Behind each block stands its mean. A position then sees its own block as far as itself, and the last position, which is the
-    // mean, of each earlier block. The queries that stand there are zeros, and their outputs are not read.
+    // The mean of each block is inserted after it. With a block pattern a position then sees its own block up to itself, and the
+    // last position of each earlier block, which is its mean. The queries at these positions are zeros, and their outputs are not
+    // used.
     const auto length = inputs.q.size(2), blocks = keys.size(2);
     const auto with_means = [&](const Tensor& x, const Tensor& means) {
       const auto padded = blocks * block_ > length ? at::constant_pad_nd(x, {0, 0, 0, blocks * block_ - length}) : x;

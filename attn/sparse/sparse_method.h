@@ -1,4 +1,4 @@
-// SparseMethod, the base of methods that attend by the operator of sparse attention, attn/sparse/sparse_attention.h.
+// SparseMethod, the base class of methods that call the operator of sparse attention, attn/sparse/sparse_attention.h.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace attn {
 // How many heads of values a method takes.
 enum class ValueHeads {
   any,
-  as_keys  // as many as of keys, of which there are no more than of queries
+  as_keys  // as many as of keys, and no more than of queries
 };
 
 class SparseMethod : public AttentionMethod {
@@ -22,18 +22,18 @@ class SparseMethod : public AttentionMethod {
   explicit SparseMethod(const Options& options, ValueHeads value_heads = ValueHeads::any);
 
   bool takes_float16(c10::DeviceType device) const override;
-  // Also checks the heads of values, and says why no implementation of the operator computes the problem.
+  // Also checks the number of heads of values, and whether an implementation of the operator can compute the problem.
   std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override;
 
  protected:
   ImplementationRequest request_for(const Problem& problem, bool gradients) const;
 
-  // Says which implementation the operator runs for these inputs, and returns its name.
+  // Records which implementation the operator runs for these inputs, see ran(), and returns its name.
   std::string run(const Inputs& inputs);
 
-  // The cost of attention to so many visible pairs, over all batch entries and heads. Forward there is a product for the scores
-  // and one for the output; the backward pass computes the scores again, and has four more products. `joins_parts` says whether
-  // the outputs of several visible parts are joined.
+  // The cost of attention for `pairs` visible pairs, counted over all batch entries and heads. The forward pass has a product for
+  // the scores and one for the output; the backward pass computes the scores again, and has four more products. `joins_parts`
+  // says whether the outputs of several parts are joined.
   Cost cost_of_pairs(const Problem& problem, double pairs, bool joins_parts, bool backward) const;
 
   const std::string& wanted_implementation() const { return wanted_; }

@@ -1,15 +1,16 @@
-// VisiblePart: a set of pairs (query, key) in a form that kernels can run through tile by tile.
+// VisiblePart: a set of visible pairs (query, key) in a form that kernels can process tile by tile.
 //
-// The pairs that a mask leaves visible are divided into parts (attn/sparse/visible_parts.h). A part takes some of the queries,
-// its rows t, and some of the keys, its keys u: those of regular positions, or those of a list. The rows that see a key are at
-// most two intervals of rows, and the keys that some rows see are at most two ranges of keys, so that a kernel visits no tile
-// without a visible pair and needs no matrix of them. This header does not include LibTorch.
+// The pairs that a mask leaves visible are divided into parts (attn/sparse/visible_parts.h). A part has some of the queries, its
+// rows t, and some of the keys, its keys u; both are at regular positions, or the queries are those of a list. The rows that see
+// a key form at most two intervals, and the keys that a tile of rows sees lie within at most two intervals, so kernels skip the
+// other keys and need no matrix of visible pairs. This header does not include LibTorch.
 #pragma once
 
 #include <cstdint>
 
 namespace attn {
 
+// The numbers begin … end − 1.
 struct Interval {
   int64_t begin = 0, end = 0;
   bool is_empty() const { return begin >= end; }
@@ -17,12 +18,12 @@ struct Interval {
 };
 
 struct VisiblePart {
-  // Which keys a row at place x sees. Places count as the keys u do; the place of row t is t + shift.
+  // Which keys a row at place x sees. Places are counted like the keys u: row t is at the place t + shift.
   enum class Relation {
-    band,     // those with low ≤ x − u < high, except x − u = 0 with `without_own`; with `first`, also every key u < first
-    block,    // those of the same block of `block` places
-    chosen,   // all; row t is the query queries[t], where these rise with t
-    summary,  // those of earlier blocks of `block` places; each of these has `columns` keys: key u belongs to block u / columns
+    band,     // keys with low ≤ x − u < high, except x − u = 0 with `without_own`; and all keys u < first
+    block,    // keys of the same block of `block` places
+    chosen,   // all keys; row t is the query queries[t], and these rise with t
+    summary,  // keys of earlier blocks of `block` places; each block has `columns` keys: key u belongs to block u / columns
   };
   static constexpr int64_t kUnbounded = int64_t{1} << 60;
 
@@ -35,10 +36,10 @@ struct VisiblePart {
   int64_t low = -kUnbounded, high = kUnbounded;
   bool without_own = false;
   bool causal = false;      // a row sees no key u > x, whatever the relation says
-  int64_t first = 0;        // all rows see these keys
+  int64_t first = 0;        // all rows see the keys u < first
   int64_t global_rows = 0;  // the rows at places 0 … global_rows − 1 see all keys
   int64_t block = 0, columns = 0;
-  const int64_t* queries = nullptr;  // of Relation::chosen, whose step is 1
+  const int64_t* queries = nullptr;  // for Relation::chosen, whose step is 1; otherwise null
 
   // The query of row t.
   int64_t query(int64_t t) const { return queries ? queries[t] : query_begin + t * step; }
@@ -48,7 +49,7 @@ struct VisiblePart {
     return key_begin + (relation == Relation::summary ? u / columns * block + block - columns + u % columns : u * step);
   }
 
-  // The rows among begin … end − 1 that see key u: `one` and `other`, which do not overlap.
+  // Sets the rows among begin … end − 1 that see key u: `one` and `other`, which do not overlap.
   void rows_that_see(int64_t u, int64_t begin, int64_t end, Interval& one, Interval& other) const {
     int64_t from = -kUnbounded, to = kUnbounded;
     other = {};
@@ -73,7 +74,7 @@ struct VisiblePart {
     if (causal && from < u) from = u;
     one = clipped(from, to, begin, end);
     if (global_rows > 0 && !causal && u >= first) {
-      // These rows see the key besides; the intervals are joined where they touch.
+      // The global rows see the key as well. Intervals that touch are joined.
       auto global = clipped(0, global_rows, begin, end);
       if (one.is_empty()) one = global;
       else if (!global.is_empty() && global.end >= one.begin && one.end >= global.begin)
@@ -82,8 +83,8 @@ struct VisiblePart {
     }
   }
 
-  // The keys that some of the rows begin … end − 1 see are within `one` and `other`, which do not overlap; `one` is before
-  // `other`.
+  // Sets intervals that contain all keys that some of the rows begin … end − 1 see: `one` and, after it, `other`. They do not
+  // overlap, and may contain keys that no row sees.
   void keys_that_are_seen(int64_t begin, int64_t end, Interval& one, Interval& other) const {
     if (queries) {
       const auto last = begin < end ? queries[end - 1] + shift : 0;
@@ -122,7 +123,7 @@ struct VisiblePart {
   }
 
  private:
-  // The first of the rows begin … end − 1 whose query is at this position of the keys or after it; `end` if there is none.
+  // The first of the rows begin … end − 1 whose query is at `position` or after it; `end` if there is none.
   int64_t first_row_at(int64_t position, int64_t begin, int64_t end) const {
     while (begin < end) {
       const auto middle = begin + (end - begin) / 2;

@@ -1,4 +1,4 @@
-// Divides each kind of pattern into bands, blocks and remainders.
+// Divides the visible pairs of each kind of pattern into parts.
 #include "attn/sparse/visible_parts.h"
 
 #include <algorithm>
@@ -8,8 +8,8 @@ namespace {
 
 constexpr auto kUnbounded = VisiblePart::kUnbounded;
 
-// The parts of the queries and keys whose positions leave the same remainder when divided by `step`, each a band with these
-// bounds in steps. A remainder that no query has is left out.
+// A part for each remainder of positions divided by `step`: the queries and keys with this remainder, as a band with the bounds
+// `low` and `high`, counted in steps. Remainders that no query has are left out.
 VisibleParts bands_of_remainders(const VisiblePart& all, int64_t step, int64_t low, int64_t high) {
   VisibleParts parts;
   for (int64_t first_row = 0; first_row < std::min(step, all.rows); ++first_row) {

@@ -21,7 +21,7 @@ namespace attnbench {
 namespace {
 
 constexpr size_t kLongestAsvFile = 64u << 20;
-constexpr auto kVersion = "1";  // of a benchmark: asv shows only results of the benchmark's version
+constexpr auto kVersion = "1";  // the version of every benchmark; asv shows only results of this version
 constexpr double kWidest = std::numeric_limits<double>::max();
 
 // The values of the parameters of one case, in the form of Python's repr(), as asv has them.
@@ -44,8 +44,9 @@ struct Statistics {
   double ci_99_low = 0, ci_99_high = kWidest, q_25 = 0, q_75 = 0;
 };
 
-// The narrowest interval between order statistics that holds the median with a probability of at least 99 %, for any
-// distribution of independent values: P(B < k) ≤ 0.5 % for the number B of n fair coins, if it begins at the k-th value.
+// The narrowest symmetric interval between order statistics that contains the median with a probability of at least 99 %, for any
+// distribution of independent values. An interval that begins at the k-th value does if P(B < k) ≤ 0.5 % for the number B of
+// heads in n throws of a fair coin.
 Statistics statistics_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   Statistics made{.q_25 = quantile(values, 0.25), .q_75 = quantile(values, 0.75)};
@@ -143,7 +144,7 @@ std::string unit_of_asv(const std::string& measure) {
 
 std::string text_of_asv(const Json& json) { return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n"; }
 
-// The benchmarks that a folder has already; only "version" if it has none.
+// The content of a benchmarks.json that exists already; an empty object if there is none.
 Json known_benchmarks(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return Json::object();
   try {
@@ -156,7 +157,7 @@ Json known_benchmarks(const std::filesystem::path& path) {
   }
 }
 
-// Adds the values of the parameter with this index that a benchmark has already in front of ours.
+// The values of the parameter with this index: those that `known` already has, followed by those of `ours` that are new.
 std::vector<std::string> with_known(const Json& known, size_t index, const std::vector<std::string>& ours) {
   std::vector<std::string> values;
   if (known.is_object() && known.contains("params") && known["params"].is_array() && known["params"].size() == 2 &&

@@ -1,4 +1,4 @@
-// Cases as results of asv (airspeed velocity), whose pages, comparisons and regressions then show them.
+// Writes cases as results of asv (airspeed velocity), so that its pages, comparisons and regressions show them.
 #pragma once
 
 #include <filesystem>
@@ -18,13 +18,14 @@ struct AsvCommit {
 //   MACHINE/machine.json          a folder for each machine, with the name that the folders of results have
 //   MACHINE/COMMIT-attnbench-torch-VERSION.json, of the first eight digits of the commit
 //
-// A benchmark is "METHOD.PROTOCOL.MEASURE", for each measure of measures_of() but throughput, because asv takes less as better.
-// Its parameters are query_len, and the other axes that do not have their defaults as one text. Times are in seconds. Those of
-// several processes have samples, which are the medians of the processes, their quartiles, and a 99 % interval of their median by
-// order statistics. Fewer than eight processes have no such interval; it is then as wide as numbers are, so that asv calls no
-// difference significant.
+// A benchmark is "METHOD.PROTOCOL.MEASURE", for each measure of measures_of() except throughput, because asv assumes that less is
+// better. Its parameters are query_len and, as one text, the other axes that do not have their defaults. Times are in seconds.
+// Times of several processes have samples, which are the medians of the processes, their quartiles, and a 99 % interval of their
+// median by order statistics. Fewer than eight processes have no such interval; it is then 0 to the largest number, so that asv
+// calls no difference significant.
 //
-// Throws UsageError for a commit that is not 40 hexadecimal digits, and for a benchmarks.json that is none.
+// Throws UsageError for a commit that is not 40 hexadecimal digits in lower case, and for a benchmarks.json that is not one of
+// asv's version 2.
 void write_asv_results(const std::vector<ExportedCase>& cases, const AsvCommit& commit, const std::filesystem::path& folder);
 
 }  // namespace attnbench

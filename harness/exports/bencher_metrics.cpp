@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::ptrdiff_t kLongestName = 1024;
 
-// UTF-8 characters begin with a byte that does not continue one.
+// The number of UTF-8 characters: of bytes that do not continue a character.
 std::ptrdiff_t characters_of(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }

@@ -6,9 +6,9 @@
 namespace attnbench {
 
 // {"NAME": {"MEASURE": {"value": …, "lower_value": …, "upper_value": …}}}, as bencher.dev/docs/reference/bencher-metric-format
-// describes it. The measures are those of measures_of(), under the names and in the units that Bencher has for them where it has
-// some: the time is `latency`, in nanoseconds, and throughput is in calls per second. The bounds are the ends of the interval.
-// Throws UsageError for a name with more characters than Bencher takes, 1024.
+// describes it. The measures are those of measures_of(). Where Bencher has a name and a unit for a measure, they are used: the
+// time is `latency`, in nanoseconds, and throughput is in calls per second. The bounds are the ends of the interval. Throws
+// UsageError for a name with more than 1024 characters, which Bencher does not take.
 Json bencher_metrics(const std::vector<ExportedCase>& cases);
 
 }  // namespace attnbench

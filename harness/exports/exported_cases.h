@@ -1,4 +1,4 @@
-// The measured cases of folders of records, and what each says, for files that other programs read.
+// The measured cases of folders of records, and their measures, for files that other programs read.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct RecordsOfFolder {
 
 struct ExportedCase {
   const Record* record = nullptr;        // points into the folders
-  std::vector<const Record*> processes;  // those of the case that were measured; folders of older versions have none
+  std::vector<const Record*> processes;  // the measured processes of the case; folders of older versions have none
   std::string name;                      // "METHOD/PROTOCOL/query_len:N", the words of rest, and "threads:N", separated by "/"
   // The axes that are neither in the beginning nor at the end of the name and do not have their defaults, and their values.
   std::vector<std::pair<std::string, std::string>> rest;

@@ -14,7 +14,7 @@ namespace attnbench {
 // the Pushgateway refuse them. Labels are method, protocol, query_len, threads, and every other axis that does not have its
 // default. attnbench_environment_info is 1 for each machine, build and revision, which are its labels.
 //
-// The text is also valid in Prometheus's older text format. Throws UsageError for a date that is none.
+// The text is also valid in Prometheus's older text format. Throws UsageError for a record whose finished_at is not a date.
 std::string openmetrics(const std::vector<ExportedCase>& cases);
 
 }  // namespace attnbench

@@ -75,8 +75,8 @@ class RevisionBuild {
     set_done("checked-out");
   }
 
-  // A step that is done leaves an empty file of its name in the folder. The files that the step makes cannot show that it is
-  // done, because it may have been interrupted while it wrote them.
+  // When a step is done, an empty file with its name is written to the folder. The files that the step makes do not show that it
+  // is done, because it may have been interrupted while it wrote them.
   bool is_done(const std::string& step) const { return fs::exists(folder_ / step); }
   void set_done(const std::string& step) const { replace_file(folder_.string(), step, ""); }
 

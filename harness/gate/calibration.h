@@ -1,5 +1,5 @@
-// Measures how often the gate is wrong on this machine. A build is compared with itself and with itself slowed down, and the
-// gate's procedure is applied to suites that are resampled from these recordings.
+// Measures how often the gate is wrong on this machine. A build is compared with itself, and with itself with an injected
+// slowdown, and the gate's procedure is applied to suites that are resampled from these recordings.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,12 @@ Recordings read_recordings(const std::string& path);
 struct Calibration {
   GatePlan plan;
   int trials = 0;     // number of suites that were resampled
-  uint64_t seed = 0;  // of the resampling; the same recordings, plan, trials and seed give the same result
+  uint64_t seed = 0;  // the seed of the resampling; the same recordings, plan, trials and seed give the same result
   Recordings recordings;
   ErrorRates equal, slowed;  // the gate's verdicts on equal builds, and on the slowed build as it was measured
-  // Of a full gate: for each case, its verdicts for true slowdowns, from the recordings of equal builds.
+  // For a full gate: the verdicts on each case for true slowdowns, from the recordings of equal builds.
   std::vector<PowerCurve> curves;
-  // Of a quick gate, which ends at the first regression: its results for true slowdowns of one case, from the same recordings.
+  // For a quick gate, which ends at the first regression: its results for true slowdowns of one case, from the same recordings.
   SuiteCurve suite_curve;
 };
 // Resamples the recordings. Throws UsageError as resample_gate does.

@@ -25,7 +25,7 @@ std::vector<const Field*> axes() {
   return first;
 }
 
-// An axis of a case as a name has it, such as "linear", "N=4096", "not causal" or "heads=8".
+// The part of a name that an axis makes, such as "linear", "N=4096", "not causal" or "heads=8".
 std::string part(const Case& c, const Field& field, const MethodNames& names) {
   const auto value = get(c, field);
   if (value.is_boolean()) return fmt::format("{}{}", value.get<bool>() ? "" : "not ", field.name);
@@ -39,7 +39,7 @@ bool differ_in(const std::vector<Case>& cases, const Field& field) {
   return std::any_of(cases.begin(), cases.end(), [&](const Case& c) { return get(c, field) != get(cases[0], field); });
 }
 
-// Whether the name of the case in full has the axis.
+// Whether the full name of the case has the axis.
 bool is_in_full_name(const Case& c, const Field& field, bool cases_differ) {
   if (field.name == "threads") return cases_differ;
   return field.name == "method" || field.name == "protocol" || field.name == "query_len" || !is_default(c, field);

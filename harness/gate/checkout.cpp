@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// git's path of a file of the repository, such as "objects", also where the working tree is one of several.
+// The path of a file in git's folder of the repository, such as "objects"; right also if the working tree is one of several.
 fs::path git_path(const fs::path& repository, const std::string& name) {
   return first_line(git_output(repository.string(), {"rev-parse", "--path-format=absolute", "--git-path", name}));
 }
 
-// Makes a repository without files in `folder`, whose HEAD is the commit. It borrows the objects of the original, and has its
-// tags, from which packages find out their version, and the address of its origin, from which a user's command can fetch what the
-// copy lacks.
+// Makes a repository without files in `folder`, whose HEAD is the commit. It borrows the objects of the original. It has the
+// original's tags, from which packages compute their version, and the address of its origin, from which a user's command can
+// fetch what the copy lacks.
 void make_repository(const fs::path& original, const std::string& commit, const fs::path& folder) {
   const auto format = first_line(git_output(original.string(), {"rev-parse", "--show-object-format"}));
   git_output(folder.parent_path().string(), {"init", "--quiet", "--template=", "--object-format=" + format, folder.string()});
@@ -48,7 +48,7 @@ bool is_pointer(const fs::path& file) {
   return std::ifstream(file, std::ios::binary).read(text.data(), std::streamsize(text.size())) && text == kBeginning;
 }
 
-// What the files that git tracks in the folder lack.
+// The submodules and the contents of Git LFS that are missing from the files that git tracks in the folder.
 std::vector<std::string> parts_lacking(const fs::path& folder) {
   constexpr std::string_view kSubmoduleMode = "160000";
   std::vector<std::string> lacking;
@@ -61,8 +61,8 @@ std::vector<std::string> parts_lacking(const fs::path& folder) {
   return lacking;
 }
 
-// Copies a file or a symbolic link with its permissions. A file that was deleted, or a folder, which stands for a submodule or
-// another repository, is left out.
+// Copies a file or a symbolic link with its permissions. Does nothing for a file that was deleted, and for a folder, which is a
+// submodule or another repository.
 void copy_entry(const fs::path& from, const fs::path& to) {
   const auto status = fs::symlink_status(from);
   if (!fs::is_regular_file(status) && !fs::is_symlink(status)) return;

@@ -7,13 +7,13 @@
 
 namespace attnbench {
 
-// A copy of one state of a repository: a repository of its own, which borrows the objects of the original and has its tags. The
-// original is only read, so that nothing has to be undone in it, whatever happens.
+// A copy of one state of a repository. It is a separate repository, which borrows the objects of the original (git's
+// "alternates") and has its tags. The original is only read, so nothing ever has to be undone in it.
 struct Checkout {
   std::filesystem::path folder;
   std::string commit;                // the full id of the commit
   bool has_changes = false;          // whether files differ from the commit
-  std::vector<std::string> lacking;  // what is not there, because nothing is fetched: "the submodule x", "the contents of x …"
+  std::vector<std::string> lacking;  // what is missing, because nothing is fetched: "the submodule x", "the contents of x …"
 };
 
 // The folder at the top of the working tree that `folder` lies in, as a canonical path. Throws UsageError if it lies in none.

@@ -14,7 +14,7 @@ namespace attnbench {
 
 namespace {
 
-// The first of the looks that share alpha: as many of the last looks as can each reject one case with their share.
+// The index of the first of the looks that share alpha: as many of the last looks as can each reject one case with their share.
 size_t first_rejecting_look(size_t cases, const GatePlan& plan) {
   const auto looks = plan.looks.size();
   size_t first = 0;

@@ -14,10 +14,9 @@
 //   (Bonferroni). A case that is slower by margin or more therefore passes at any of the looks with a probability of at most
 //   pass_alpha. The level holds for each case, and also for the suite: a suite passes only if all its cases do.
 //
-// Two rules come on top, and both only delay or rename a pass, so the levels hold with them. A case whose estimated shift is
-// larger than min_shift, in either direction, passes at the last look only, because more pairs may show that the shift is
-// significant. A pass is called an improvement if the hypothesis "faster by at most min_shift" is rejected, with the same levels
-// as for a regression.
+// Two further rules only delay or rename a pass, so the levels hold with them. A case whose estimated shift is larger than
+// min_shift, in either direction, passes only at the last look, because more pairs may show that the shift is significant. A pass
+// is called an improvement if the hypothesis "faster by at most min_shift" is rejected, with the same levels as for a regression.
 //
 // The signed-rank test assumes that the log ratios of a case are independent and symmetric about the true one. For two builds
 // that take equally long this holds by itself, whatever the distribution of the times, because the two processes of a pair are
@@ -41,8 +40,8 @@ void check_levels(const GatePlan& plan);
 
 struct GateJudgement {
   LogRatio ratio;  // log(candidate/base)
-  // The p values of PairTests, adjusted for the looks and, except margin_p, for the cases: slower_p and faster_p are to be
-  // compared with alpha, margin_p with pass_alpha. 1 at a look that has no share of the level.
+  // The p values of PairTests, adjusted for the looks and, except margin_p, for the cases. slower_p and faster_p are compared
+  // with alpha, and margin_p with pass_alpha. They are 1 at a look that has no share of the level.
   double slower_p = 1, faster_p = 1, margin_p = 1;
   Verdict verdict = Verdict::inconclusive;
 };

@@ -1,4 +1,4 @@
-// Writes the comment in Markdown, with the texts of others escaped.
+// Writes the comment in Markdown. Texts that come from users are escaped.
 #include "harness/gate/gate_comment.h"
 
 #include <fmt/format.h>
@@ -16,9 +16,10 @@
 namespace attnbench {
 namespace {
 
-// A comment has at most 25 lines and 65,536 characters, which GitHub takes: 15 lines beside the rows, and texts that are cut.
+// GitHub takes comments of at most 65,536 characters. With these limits a comment has at most 25 lines, 15 of them besides the
+// rows of the table, and fewer characters than that.
 constexpr size_t kMostRows = 10, kLongestCell = 200, kMostOfWaivers = 16384;
-// Of the message of an error.
+// The limits for the message of an error.
 constexpr size_t kMostLinesOfError = 15, kLongestLineOfError = 500;
 
 // The line by which the comment is found again. Other characters than these could end an HTML comment, so they are written as
@@ -93,7 +94,7 @@ Ending ending_of(const GateReport::Line& line) {
   return line.judgement.verdict == Verdict::improvement ? Ending::faster : Ending::passed;
 }
 
-// The lines that matter most come first, and of those that end alike the largest changes.
+// The lines in the order of their ending and, among slower or faster cases, of the size of the change.
 std::vector<size_t> by_importance(const GateReport& report) {
   auto lines = all_lines(report);
   std::stable_sort(lines.begin(), lines.end(), [&](size_t a, size_t b) {
@@ -138,7 +139,8 @@ double pairs_to_decide(const GateReport::Line& line, const Criteria& criteria) {
   const double reach = (interval.high - interval.low) / 2;
   const double distance = std::max(estimate - std::log1p(criteria.min_shift), std::log1p(criteria.margin) - estimate);
   if (!std::isfinite(reach) || !(distance > 0) || line.processes == 0) return std::nan("");
-  // A look more has a smaller share of the level, and the estimate is uncertain itself, so half as many again are the least.
+  // One more look has a smaller share of the level, and the estimate is itself uncertain, so at least half as many more are
+  // needed.
   return std::ceil(double(line.processes) * std::max(1.5, reach * reach / (distance * distance)));
 }
 

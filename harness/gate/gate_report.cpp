@@ -82,7 +82,7 @@ class Sentences {
   std::string text_;
 };
 
-// What a quick gate left open, and how it can be decided.
+// Says what a quick gate left undecided, and how it can be decided.
 void add_undecided(Sentences& sentences, const GateReport& report, const GateOptions& options) {
   const auto& lines = report.lines;
   const auto undecided = std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line.is_undecided; });
@@ -96,7 +96,7 @@ void add_undecided(Sentences& sentences, const GateReport& report, const GateOpt
                                 : "; a full gate, without --quick, would take at most " + format_seconds(report.full_gate_s)));
 }
 
-// How the regressions can be accepted.
+// Says how the regressions can be accepted.
 void add_waivers(Sentences& sentences, const GateReport& report, const GateOptions& options) {
   std::string tables;
   for (const auto& line : report.lines)

@@ -36,21 +36,21 @@ struct GateReport {
   struct Line {
     std::string name;           // in full
     std::string label;          // the part of the name that tells it from the other cases
-    std::string verdict;        // in a word or a few, such as "regression" or "pass, regression in memory"
+    std::string verdict;        // a few words, such as "regression" or "pass, regression in memory"
     std::string reason;         // why a case is unusable or new; empty for others
     bool is_new = false;        // the base has no such case, so there is nothing to compare
     bool is_unusable = false;   // the sides cannot be compared on the case
     bool is_undecided = false;  // a quick gate has too few pairs for a verdict
     std::string waived;         // the reason from the waiver of a case that did not pass; empty if there is none
-    bool failed = false;        // is a regression that no waiver accepts
-    GateJudgement judgement;    // of the times or the numbers of instructions
+    bool failed = false;        // whether it is a regression that no waiver accepts
+    GateJudgement judgement;    // the judgement of the times or of the numbers of instructions
     size_t processes = 0;       // of each side
     bool memory_regression = false;
   };
   std::vector<Line> lines;
   std::string shared;      // what all cases have in common, such as "N=1024, causal"
-  double full_gate_s = 0;  // of a quick gate: how long a full gate would take at most; NaN if nothing was measured
-  double pair_s = 0;       // of a full gate: how long a pair of processes of one case takes; NaN if nothing was measured
+  double full_gate_s = 0;  // for a quick gate: how long a full gate would take at most; NaN if nothing was measured
+  double pair_s = 0;       // for a full gate: how long a pair of processes of one case takes; NaN if nothing was measured
   bool pair_is_of_all_cases = false;  // whether such a pair measures all cases at once
 };
 // Makes the report from the suite's cases and one judgement for each. New cases change nothing of the result. A case is a
@@ -74,9 +74,8 @@ struct TextStyle {
 // change (values_of_estimate()). With reasons, the cell of the verdict also says why a case is unusable, new or waived, and how
 // much memory a regression in memory needs.
 TextTable table_of(const GateReport& report, const GateSuite& suite, const std::vector<size_t>& lines, bool with_reasons);
-// What all cases have in common, a table with a row for each case, in which the values of base and candidate are those whose
-// ratio is the estimated change (values_of_estimate()), and the sentences that it needs: why cases are unusable or new, why they
-// are waived, what a quick gate left open, and how a regression can be accepted.
+// What all cases have in common, a table with a row for each case, as table_of() makes it, and sentences that explain it: why
+// cases are unusable or new, why they are waived, what a quick gate left undecided, and how a regression can be accepted.
 std::string findings_of(const GateReport& report, const GateSuite& suite, const GateOptions& options, const TextStyle& style);
 // What a regression, a pass and p mean; empty if instructions were counted.
 std::string explanation_of(const GateSuite& suite, const GateOptions& options);

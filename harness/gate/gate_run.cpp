@@ -15,7 +15,7 @@
 namespace attnbench {
 namespace {
 
-// Judges each case by one count per side, because a build executes the same number of instructions every time.
+// Judges each case by one count for each side, because a build executes the same number of instructions every time.
 std::vector<GateJudgement> judge_instructions(GateSuite& suite, double min_shift) {
   suite.count_instructions();
   std::vector<GateJudgement> judgements;
@@ -56,7 +56,7 @@ Found judge_times(GateSuite& suite, const GatePlan& plan) {
     std::erase_if(cases, [&](size_t i) { return !suite.cases()[i].is_compared(); });
     if (cases.empty()) break;
     for (; done < gate.next_look(); ++done) {
-      // At each look there may be cases that are still undecided, for which the number of pairs then grows.
+      // After the first look only undecided cases are measured further.
       suite.note(fmt::format("pair {} of {}: {}{}", done + 1, gate.next_look(), count_of(cases.size(), "case"),
                              done >= plan.looks.front() ? " still undecided" : ""));
       const Stopwatch watch;

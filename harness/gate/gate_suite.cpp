@@ -33,7 +33,7 @@ double median_log_ratio(const std::vector<double>& a, const std::vector<double>&
   return median(std::move(ratios));
 }
 
-// The positions of cases that are verified before the time of their full size is taken.
+// The largest length at which cases are verified before they are measured.
 constexpr int64_t kSmallLength = 300;
 
 // Sets one thread and, if the method has the option `implementation`, its AVX2 kernels, because callgrind does not support
@@ -129,8 +129,9 @@ std::vector<Record> ask_about(const WorkerProgram& worker, const std::string& co
   return records;
 }
 
-// Verifies each case at a size that takes a fraction of a second. Only the worker knows of which multiples the lengths of other
-// people's methods have to be; the worker of an older base does not, and has no such methods.
+// Verifies each case at a size that takes a fraction of a second. If there are methods that are not compiled into the worker, it
+// chooses the size itself, because only it knows of which multiples their lengths have to be. The worker of an older base cannot
+// do that, but such a base has no such methods.
 std::vector<Record> verify_small(const WorkerProgram& worker, std::vector<Case> cases) {
   const bool has_foreign = !worker.plugins.empty() || std::any_of(cases.begin(), cases.end(), [](const Case& c) {
     return !python_file_of(c.method).empty();
@@ -213,7 +214,7 @@ bool MethodSuite::has_method(size_t side, SuiteCase& suite_case, const Record& p
   if (!sides_[side].files || !plan.is_refused()) return true;
   const auto reason = without_copies(plan.text("reason"), sides_);
   if (!sides_[side].may_lack_files) throw UsageError(fmt::format("{}: {}", options_.file, reason));
-  // A method that is there and broken is a fault of the base.
+  // A method that exists but is broken is a fault of the base and does not make the case new.
   if (plan.text("failure_kind") == kind::unknown_method)
     suite_case.lacking = fmt::format("in the {}, {}", sides_[side].name, reason);
   return !suite_case.is_new();
@@ -222,7 +223,7 @@ bool MethodSuite::has_method(size_t side, SuiteCase& suite_case, const Record& p
 // Checks every case on one side, and sets `supported` for each case that this side does not skip.
 void MethodSuite::check(size_t side, std::vector<bool>& supported) {
   const auto& worker = sides_[side].worker;
-  // A build is checked once, although all sides of a calibration are the same build.
+  // A build is checked only once, since all sides of a calibration are the same build.
   if (std::any_of(sides_.begin(), sides_.begin() + std::ptrdiff_t(side), [&](const Side& s) { return s.worker == worker; }))
     return;
   if (!sides_[side].unusable.empty()) {
@@ -246,7 +247,7 @@ void MethodSuite::check(size_t side, std::vector<bool>& supported) {
     if (!has_method(side, suite_case, plan)) continue;
     if (plan.has("method_label")) suite_case.label = plan.text("method_label");
     supported[asked[n]] = supported[asked[n]] || plan.text("outcome") != outcome::skipped;
-    // The processes of all sides run at the same time, so each may use its share of the memory.
+    // The processes of all sides run at the same time, so each may use only its share of the memory.
     if (side == 0 && suite_case.c.memory_limit_bytes == 0 && plan.has("memory_limit_bytes"))
       suite_case.c.memory_limit_bytes = plan.get("memory_limit_bytes").get<int64_t>() / int64_t(sides_.size());
     if (plan.has("outcome")) add_fault(suite_case, sides_[side], "cannot run it: " + plan.text("reason"));
@@ -301,7 +302,7 @@ void MethodSuite::count_instructions() {
   for (auto& suite_case : cases_) {
     if (!suite_case.is_compared()) continue;
     note(fmt::format("counting {}", suite_case.name));
-    // Another process that runs at the same time changes no count.
+    // All sides run at the same time, since this does not change their counts.
     std::vector<std::future<WorkerAnswer>> answers;
     for (const auto& side : sides_)
       answers.push_back(std::async(std::launch::async, [&, &side = side] { return count_on(side, suite_case); }));

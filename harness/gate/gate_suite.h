@@ -16,31 +16,31 @@
 
 namespace attnbench {
 
-// A copy of a repository that has the files of a side's methods.
+// A copy of a repository with the files of a side's methods.
 struct SideFiles {
   std::filesystem::path root;
-  std::filesystem::path methods;  // the folder in it that paths of Python files in the names of methods begin at
+  std::filesystem::path methods;  // the folder in it to which the paths of Python files in the names of methods are relative
 };
 
-// One of the two that are compared: a build, or a state of a repository with methods.
+// One of the builds, or of the states of a repository with methods, that are compared.
 struct Side {
   std::string name;  // such as "base" or "candidate"
   WorkerProgram worker;
   double injected_slowdown_percent = 0;
   Record environment = {};              // the worker's build and machine
-  std::optional<SideFiles> files = {};  // of a state of a repository
-  bool may_lack_files = false;          // whether a method or a plug-in that is not in `files` only makes cases new
-  std::string unusable = {};            // why nothing can be measured on this side; empty when it can
-  Json source = {};                     // of a state of a repository: commit, uncommitted_changes and lacking
+  std::optional<SideFiles> files = {};  // only for a state of a repository
+  bool may_lack_files = false;          // whether a method or a plug-in that is not in `files` makes a case new and is no error
+  std::string unusable = {};            // why nothing can be measured on this side; empty if it can
+  Json source = {};                     // for a state of a repository: commit, uncommitted_changes and lacking
 };
 
 struct SuiteCase {
   Case c;
   std::string name = {};      // in full, as full_names() makes it
-  std::string label = {};     // of the method, if it has one
-  std::string unusable = {};  // why the sides cannot be compared on this case; empty when they can
+  std::string label = {};     // the label of the method, if it has one
+  std::string unusable = {};  // why the sides cannot be compared on this case; empty if they can
   std::string lacking = {};   // what the base lacks, so that the case counts as new
-  // Of a benchmark that a command of others runs, which has no `c` and is known by its name.
+  // What is measured of a benchmark that a user's command runs. Such a case has no `c`, and is identified by its name.
   std::optional<ForeignMeasure> measure = {};
   bool is_new() const { return !lacking.empty(); }
   bool is_compared() const { return unusable.empty() && !is_new(); }
@@ -56,7 +56,7 @@ struct SuiteCase {
   std::vector<OfSide> sides = {};  // in the order of the suite's sides; the first is the base
 };
 
-// The text with paths in the repository in place of those in the sides' copies of it.
+// The text in which paths in the sides' copies of the repository are replaced by paths in the repository.
 std::string without_copies(std::string text, const std::vector<Side>& sides);
 
 struct SuiteOptions {
@@ -67,7 +67,7 @@ struct SuiteOptions {
   uint64_t seed = 0;                  // seed of the order in which cases and builds run
 };
 
-// The cases of a gate and what was measured of them. A class derived from it says how a case is measured.
+// The cases of a gate and what was measured of them. Derived classes measure the cases.
 class GateSuite {
  public:
   GateSuite(SuiteOptions options, std::vector<Side> sides)
@@ -79,8 +79,8 @@ class GateSuite {
   // Checks every case on every side. A case becomes unusable, with the reason, if a side cannot run it, and new if the base's
   // state of a repository does not have it.
   virtual void check() = 0;
-  // Measures the cases with these indices once on each side, in turns, in random order, and adds what was measured to the cases.
-  // A case becomes unusable if it fails on a side.
+  // Measures the cases with these indices once on each side, in random order, and adds what was measured to the cases. A case
+  // becomes unusable if it fails on a side.
   virtual void measure(std::vector<size_t> cases) = 0;
   // Adds a measurement to the case with this index only.
   virtual void measure_one(size_t index) = 0;
@@ -88,9 +88,9 @@ class GateSuite {
   virtual void count_instructions() = 0;
   // Whether one measurement is of all cases, so that its time does not grow with their number.
   virtual bool measures_all_at_once() const { return false; }
-  // What is measured, in a word or a few, such as "time".
+  // What is measured, in a few words, such as "time".
   virtual std::string what_is_measured() const = 0;
-  // Whose cases they are, for the comment, such as "suite".
+  // What the cases come from, for the comment: "suite" or "command".
   virtual std::string source_name() const = 0;
 
   // Prints a line of progress to standard error, unless the options say quiet.
@@ -118,7 +118,7 @@ class MethodSuite : public GateSuite {
   // reference on it, and new if its method does not exist in the base's state of a repository. Cases that no side supports are
   // dropped. Throws UsageError if no case is left, or if the candidate's state of a repository lacks a method.
   void check() override;
-  // For each case, runs one process of each side, all at the same time.
+  // For each case, runs one process of each side. The processes run at the same time, and take their samples in turns.
   void measure(std::vector<size_t> cases) override;
   void measure_one(size_t index) override;
   // With callgrind.

@@ -14,14 +14,15 @@ namespace {
 // Time for git to remove its lock files.
 constexpr double kGitGraceS = 10;
 
-// git as this program calls it.
+// The words with which this program starts git.
 std::vector<std::string> git_words() {
   std::vector<std::string> words = {"env"};
   const auto removed = without_git_variables();
   words.insert(words.end(), removed.begin(), removed.end());
-  // git refreshes no index, asks for no password, and fetches no object that a partial clone lacks.
+  // With these, git does not refresh the index, ask for a password, or fetch objects that a partial clone lacks.
   words.insert(words.end(), {"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "git"});
-  // It starts no monitor of the file system, runs no hooks and no filters of Git LFS, and reaches no other repository.
+  // With these, it starts no monitor of the file system, runs no hooks and no filters of Git LFS, and contacts no other
+  // repository.
   for (const auto* setting : {"core.fsmonitor=false", "core.hooksPath=/dev/null", "filter.lfs.smudge=", "filter.lfs.clean=",
                               "filter.lfs.process=", "filter.lfs.required=false", "protocol.allow=never"})
     words.insert(words.end(), {"-c", setting});

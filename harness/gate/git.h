@@ -8,15 +8,15 @@
 
 namespace attnbench {
 
-// Words for the program `env` that remove the variables that would lead git to another repository than that of the current
-// folder, such as those of a hook.
+// Arguments of the program `env` that remove the variables by which git would use another repository than that of the current
+// folder. Hooks set such variables.
 std::vector<std::string> without_git_variables();
 
-// Runs git with these words in `folder`, and writes `input` to its standard input. Throws UsageError
-// if git cannot be started, and Interrupted on SIGINT or SIGTERM.
+// Runs git with these arguments in `folder`, and writes `input` to its standard input. Throws UsageError if git cannot be
+// started, and Interrupted on SIGINT or SIGTERM.
 CapturedOutput ask_git(const std::string& folder, const std::vector<std::string>& words, const std::string& input = {});
 
-// What git prints. Throws UsageError with the words and git's message if it fails.
+// What git prints. Throws UsageError with the arguments and git's message if it fails.
 std::string git_output(const std::string& folder, const std::vector<std::string>& words, const std::string& input = {});
 
 // The first line of the text, without its line end.

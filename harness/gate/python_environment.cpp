@@ -42,8 +42,8 @@ folder = os.path.realpath(os.path.dirname(found.origin)) if found else ""
 print(json.dumps({"folder": folder, "version": importlib.metadata.version("torch") if found else ""}))
 )";
 
-// What a Python program prints, which the words start with -P, so that modules of the current folder do not stand for those of
-// Python. Throws UsageError with Python's message if it fails.
+// What a Python program prints. The words must contain -P, so that modules of the current folder are not imported instead of
+// those of Python. Throws UsageError with Python's message if it fails.
 std::string printed_by(std::vector<std::string> words, const std::string& what) {
   const auto python = words[0];
   // Variables such as PYTHONPATH would add the same packages to both sides.
@@ -78,7 +78,7 @@ std::vector<std::string> PythonEnvironment::launcher(const std::filesystem::path
   const auto programs = (folder_ / "bin").string();
   const char* const path = std::getenv("PATH");
   std::vector<std::string> words = {"env", "-C", work.string(), "-u", "PYTHONPATH", "-u", "PYTHONHOME"};
-  // What the environment runs must not reach the repository that it is a copy of.
+  // Programs in the copy must not reach the original repository by git's variables.
   const auto removed = without_git_variables();
   words.insert(words.end(), removed.begin(), removed.end());
   words.insert(words.end(),

@@ -15,7 +15,7 @@ class PythonEnvironment {
   // SIGINT or SIGTERM.
   PythonEnvironment(std::string harness, std::filesystem::path folder, bool with_pip);
 
-  // The words before a program's own that start it in the folder `work`, with this environment active.
+  // The words that, put before those of a program, start it in the folder `work` with this environment active.
   std::vector<std::string> launcher(const std::filesystem::path& work) const;
 
   // Why Python methods cannot run in this environment: it has another torch than the harness, or none. Empty if they can. Throws

@@ -11,9 +11,10 @@ namespace {
 
 // The shares of a level that are spent at the first look that can reject, and at the last look.
 constexpr double kFirstShare = 0.8, kLastShare = 1 - kFirstShare;
-// The last look has so many more pairs than the look before it, enough for the last share to reject although some pairs disagree.
+// The last look has so many more pairs than the look before it, which is enough for its share to reject although some pairs
+// disagree.
 constexpr int kMorePairs = 4;
-// With a single pair, nothing seems slower yet.
+// A case with fewer pairs does not seem slower, whatever they are.
 constexpr size_t kPairsToSeemSlower = 2;
 
 // The share of a level that is spent after `pairs` pairs, if the first look that can reject comes after `first` pairs.

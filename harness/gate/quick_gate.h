@@ -3,11 +3,10 @@
 //
 // A case is looked at when it has certain numbers of pairs. With m cases and the usual levels these are
 //
-// - 6 pairs, the fewest after which a case can pass: all of them are slower by less than the margin;
-// - 10 pairs for 6 cases, the fewest after which a case can be a regression: all of them are slower by more than min_shift. With
-// n
-//   pairs no p value is below 2^(−n), so that this is the first n with m · 2^(−n) < 4/5 · alpha;
-// - 4 pairs more, the last look.
+// - 6 pairs, the fewest after which a case can pass, which takes that all of them are slower by less than the margin;
+// - 10 pairs for 6 cases, the fewest after which a case can be a regression, which takes that all of them are slower by more than
+//   min_shift. With n pairs no p value is below 2^(−n), so this is the first n with m · 2^(−n) < 4/5 · alpha;
+// - 4 pairs more than the larger of both, the last look.
 //
 // This is a group-sequential test whose levels are spent in advance (Slud and Wei 1982; Lan and DeMets 1983 call it alpha
 // spending): four fifths at the first look that can reject, and one fifth at the last look. Each look tests with its own share of
@@ -39,26 +38,26 @@ struct QuickLooks {
   int regression = 0;  // the fewest after which a case can be a regression
   int last = 0;
 };
-// Throws UsageError if a level is not above 0. The plan's own looks do not count.
+// Throws UsageError if a level is not above 0. The looks of the plan are not used.
 QuickLooks quick_looks(size_t cases, const GatePlan& plan);
 
-// The numbers of pairs at which a case is looked at, ascending: those of the plan or, of a quick gate, its own.
+// The numbers of pairs at which a case is looked at, ascending: those of the plan or, for a quick gate, those of quick_looks().
 std::vector<int> looks_of(size_t cases, const GatePlan& plan);
 
 class QuickGate {
  public:
-  // `seed` is that of the order of the cases. Throws UsageError as quick_looks does.
+  // `seed` determines the order of the cases. Throws UsageError as quick_looks does.
   QuickGate(size_t cases, const GatePlan& plan, uint64_t seed);
 
-  // The case whose next pair is to be measured: one whose pairs, two or more, are all slower by more than min_shift, if there is
-  // one, and otherwise the next of the cases in rounds of random order. Nothing once a case is a regression or no case can be
-  // measured further.
+  // The case whose next pair is to be measured. It is a case with two or more pairs that are all slower by more than min_shift,
+  // if there is one, and otherwise the next case of a round in random order. Nothing once a case is a regression or no case can
+  // be measured further.
   std::optional<size_t> next();
   // Takes the log(candidate/base) of the next pair of a case, and judges the case if it is looked at after so many pairs.
   void add(size_t index, double log_ratio);
-  // The case may be a regression: the gate neither follows it when it seems slower nor stops when it is one.
+  // Allows the case to be a regression: the gate neither prefers it when it seems slower, nor stops when it is a regression.
   void let_fail(size_t index) { may_fail_[index] = true; }
-  // The case is not measured further, because a build broke.
+  // Ends the measurements of the case, because it failed on a side.
   void give_up(size_t index) { given_up_[index] = true; }
 
   // A case that is not decided is inconclusive. The estimates are those from all pairs so far.

@@ -15,8 +15,8 @@ struct ErrorRates {
   std::vector<double> regression, pass, inconclusive;
   double mean_pairs = 0;  // mean number of pairs per case
 };
-// The 95 % interval of the probability of which `share` was seen in so many trials (Clopper and Pearson 1934). It says how far
-// chance in drawing the trials goes, not how far that in the recordings does.
+// The 95 % interval of a probability, of which `share` was the share in `trials` trials (Clopper and Pearson 1934). It covers the
+// chance in drawing the trials, not the chance in the recordings.
 Interval share_interval(double share, int trials);
 // Throws UsageError if a case has fewer recorded pairs than the last look at one of so many cases needs.
 void check_recordings(size_t recordings, size_t cases, const GatePlan& plan);
@@ -25,7 +25,7 @@ void check_recordings(size_t recordings, size_t cases, const GatePlan& plan);
 ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed);
 
 // The log ratios that pairs would have if the candidate were slower by the share `slowdown`, made from recorded log ratios of
-// equal builds. Each is there with both signs, because either process of such a pair might have been the base, and is shifted by
+// equal builds. Each is used with both signs, because either process of such a pair could have been the base, and is shifted by
 // log(1 + slowdown), which is exact for a slowdown that multiplies the time.
 std::vector<double> slowed_log_ratios(const std::vector<double>& equal_log_ratios, double slowdown);
 

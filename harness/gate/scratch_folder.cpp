@@ -50,7 +50,7 @@ fs::path folder_of_user(const fs::path& temporary) {
   return folder;
 }
 
-// Removes the folder with its contents, also folders in it that their owner may not write to.
+// Removes the folder with its contents, including folders for which their owner has no write permission.
 void remove_folder(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
@@ -77,7 +77,7 @@ void remove_abandoned(const fs::path& folder_of_all) {
 
 ScratchFolder::ScratchFolder(const fs::path& repository) {
   const auto all = folder_of_user(temporary_folder(repository));
-  // No gate looks for abandoned folders while another one has made its folder and not yet locked it.
+  // This lock is held so that no other gate takes this gate's folder for abandoned before it is locked.
   FileDescriptor making;
   making.open((all / kLock).string(), O_RDWR | O_CREAT);
   while (flock(making, LOCK_EX) != 0) {

@@ -15,15 +15,15 @@ namespace attnbench {
 
 struct CallInputs : attn::Inputs {
   at::Tensor grad_output = {};  // [B,H,N,M], the gradient of the output; only for calls that compute gradients
-  // Whether rounding the inputs may change the results by much. They are then compared with the reference within what such a
-  // change makes of it (Agreement::sensitivity).
+  // Whether rounding errors of the inputs may change the results by much. The comparison with the reference then allows for the
+  // error that such a change causes in the reference itself (Agreement::excess_error).
   bool ill_conditioned = false;
 };
 
 struct Results {
   at::Tensor output;            // [B,H,N,M], or [B,H,T,M] if `decoded`
-  attn::Inputs gradients = {};  // gradients.q is that of q, and so on; only of calls that compute gradients
-  std::shared_ptr<attn::DecodingState> state = nullptr;  // the state after the last token; only of calls that decode
+  attn::Inputs gradients = {};  // gradients.q is that of q, and so on; only for calls that compute gradients
+  std::shared_ptr<attn::DecodingState> state = nullptr;  // the state after the last token; only for calls that decode
   // Whether the output was computed step by step. Its rows then belong to the last T tokens of the inputs, and each was computed
   // from the tokens up to and including its own.
   bool decoded = false;
@@ -37,7 +37,7 @@ attn::Inputs gradients_of(const at::Tensor& output, const at::Tensor& grad_outpu
 // Bytes of the elements of a tensor; 0 if it is undefined.
 inline int64_t bytes_of(const at::Tensor& tensor) { return tensor.defined() ? int64_t(tensor.nbytes()) : 0; }
 
-// Bytes of all tensors, key lengths and borders included.
+// Bytes of all tensors, including the key lengths and the borders of packed sequences.
 inline int64_t bytes_of(const attn::Inputs& inputs) {
   auto bytes = bytes_of(inputs.mask.key_lengths.value_or(at::Tensor())) + bytes_of(inputs.mask.cu_seqlens.value_or(at::Tensor()));
   for (const auto& spec : attn::kInputs) bytes += bytes_of(inputs.*spec.member);

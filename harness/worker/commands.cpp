@@ -72,8 +72,8 @@ Json methods_with(Plugins& plugins) {
   return methods;
 }
 
-// The best time of the arithmetic probe at this moment, in microseconds. That of the memory probe depends on what the case that
-// is measured leaves in the caches.
+// The best time of the arithmetic probe at this moment, in microseconds. The memory probe is left out, because its time depends
+// on what a case leaves in the caches.
 double best_arithmetic_probe_us() {
   constexpr int kProbes = 300;
   Probe probe(available_processors());

@@ -1,4 +1,4 @@
-// What a worker was started with that cases depend on.
+// The arguments of the worker that cases depend on.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 namespace attnbench {
 
 struct WorkerContext {
-  // The folders in which Python files and files of inputs with relative paths are looked for, in this order. Without any, it is
-  // the current folder.
+  // The folders in which Python files and files of inputs with relative paths are looked for, in this order. If there are none,
+  // they are looked for in the current folder.
   std::vector<std::string> folders = {};
 };
 

@@ -49,9 +49,9 @@ class Device {
   // Runs `work` and returns how long it took, with the time that the host takes to launch it. Waits until the device is idle
   // before it starts and before it returns.
   virtual Elapsed time(const std::function<void()>& work) = 0;
-  // Returns the stopwatch for samples, which are of work that is repeated and has run before. It leaves out the time of launching
-  // where it can (harness/worker/timing/queued_timing.h), and reads the device's clocks, temperature and power while the device
-  // works, which is_throttled() and set_columns() summarise.
+  // Returns the stopwatch for samples of work that is repeated and has run before. It leaves out the time of launching where it
+  // can (harness/worker/timing/queued_timing.h). While the device works, it reads the device's clocks, temperature and power,
+  // which is_throttled() and set_columns() summarise.
   virtual Stopwatch make_sample_stopwatch() = 0;
   // Returns a function that evicts everything from the last-level cache, and leaves nothing in it that has to be written back.
   virtual std::function<void()> make_cache_flush() = 0;
@@ -69,7 +69,7 @@ class Device {
 
   // As long as the scope exists, profilers show a range of this name. Null if the device has no such ranges.
   virtual std::unique_ptr<Scope> range(const char* name) = 0;
-  // Whether the last reading of a sample stopwatch showed a device whose clock was held down.
+  // Whether the device's clock was held down at the last reading of a sample stopwatch.
   virtual bool is_throttled() const { return false; }
   // Sets the columns of the device's name, versions and readings.
   virtual void set_columns(Record& record) const = 0;

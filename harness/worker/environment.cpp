@@ -26,7 +26,7 @@ Json option_value(const attn::OptionValue& value) {
   return std::visit([](const auto& v) { return Json(v); }, value);
 }
 
-// Those of the implementations `choices` of a method whose CPU kernels this build has.
+// The implementations among `choices` whose CPU kernels this build has.
 Json built_kernels(const std::vector<std::string>& choices) {
   auto sets = attn::cpu::built_instruction_sets();
   if (attn::cpu::is_built(attn::cpu::InstructionSet::amx)) sets.push_back(attn::cpu::InstructionSet::amx);
@@ -42,7 +42,7 @@ constexpr int64_t kShorter = 16384, kLonger = 65536;
 
 // The slowest-growing order that grows at least as much from kShorter to kLonger as this quantity does.
 std::string order_of_growth(double at_shorter, double at_longer) {
-  constexpr double kRounding = 1.001;  // for terms that do not matter at these lengths, such as the one token of a step
+  constexpr double kRounding = 1.001;  // tolerates terms that do not matter at these lengths, such as the one token of a step
   const double growth = at_longer / at_shorter / kRounding, factor = double(kLonger) / double(kShorter);
   if (growth <= 1) return "O(1)";
   if (growth <= factor) return "O(N)";
@@ -77,7 +77,7 @@ std::string computing_variables() {
   constexpr std::string_view kPrefixes[] = {
       "OMP_",     "MKL_",        "KMP_",  "GOMP_",   "OPENBLAS_",   "ATEN_",           "TORCH_",
       "PYTORCH_", "NVIDIA_TF32", "DNNL_", "ONEDNN_", "LD_PRELOAD=", "GLIBC_TUNABLES=", "MALLOC_"};
-  // The driver sets the first for workers that take turns; the others change no computation.
+  // Exceptions: the driver sets the first for workers that take turns, and the others change no computation.
   constexpr std::string_view kOthers[] = {"GOMP_SPINCOUNT=", "TORCH_HOME=", "TORCH_EXTENSIONS_DIR=", "TORCH_LOGS="};
   std::vector<std::string> found;
   for (auto** variable = environ; *variable; ++variable) {

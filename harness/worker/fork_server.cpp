@@ -44,8 +44,8 @@ void count_threads() {
 
 // Loads Python and torch. Returns why no process can be forked afterwards; empty text if one can.
 std::string load() {
-  // Such functions are called in the reverse order of their registration. This one therefore counts threads after libraries that
-  // are loaded below, such as NumPy's OpenBLAS, have ended those that they start again after a fork.
+  // Functions that run before a fork are called in the reverse order of their registration. So count_threads() is called after
+  // libraries that are loaded below, such as NumPy's OpenBLAS, have ended the threads that they start again after a fork.
   pthread_atfork(count_threads, nullptr, nullptr);
   try {
     start_python();
@@ -58,14 +58,14 @@ std::string load() {
   if (trial == 0) std::_Exit(0);
   if (trial < 0) return std::string("a process cannot be forked: ") + std::strerror(errno);
   waitpid(trial, nullptr, 0);
-  // A fork copies only the thread that calls it. Whatever another thread was doing would stay undone, such as releasing a lock.
+  // A fork copies only the thread that calls it. A lock that another thread holds would never be released in the forked process.
   return threads_at_fork == 1 ? ""
                               : "Python and torch run " + std::to_string(threads_at_fork) +
                                     " threads, and a process with several threads cannot be forked safely";
 }
 
 void send_number(int socket, int number) {
-  // If this fails, the driver no longer waits for the process, and closes the socket.
+  // This fails only if the driver has closed the socket and no longer waits for the process.
   static_cast<void>(!send(socket, &number, sizeof number, MSG_NOSIGNAL));
 }
 
@@ -79,7 +79,7 @@ class Server {
     ends_ = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
   }
 
-  // Returns once the driver has closed the socket. The processes that still run then end with this one.
+  // Returns once the driver has closed the socket. Processes that still run then end with this one.
   void run(const std::function<int(std::vector<std::string>)>& run_worker) {
     for (;;) {
       std::vector<pollfd> polled = {{requests_, POLLIN, 0}, {ends_, POLLIN, 0}};
@@ -97,24 +97,24 @@ class Server {
  private:
   void start(const ForkMessage& request, const std::function<int(std::vector<std::string>)>& run_worker) {
     const int status_socket = request.descriptors[kStatus];
-    std::fflush(nullptr);  // so that the forked process does not write what waits in the buffers once more
+    std::fflush(nullptr);  // Otherwise the forked process would write the content of the buffers a second time.
     const pid_t server = getpid();
     const pid_t id = fork_with_python();
     if (id == 0) become_worker(request, server, run_worker);
     const int error = errno;
-    if (id > 0) setpgid(id, id);  // done by both, so that the group exists whichever of them is first
+    if (id > 0) setpgid(id, id);  // The forked process does this, too, so that the group exists whichever is first.
     send_number(status_socket, id > 0 ? id : -error);
     for (size_t i = kInput; i < request.descriptors.size(); ++i) close(request.descriptors[i]);
     if (id > 0) forked_.push_back({id, status_socket});
     else close(status_socket);
   }
 
-  // Makes the forked process what a worker is that was started as a program: its streams, its group, its signals and its end.
+  // Gives the forked process the streams, the process group, the signals and the end of a worker that was started as a program.
   [[noreturn]] void become_worker(const ForkMessage& request, pid_t server,
                                   const std::function<int(std::vector<std::string>)>& run_worker) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != server) std::_Exit(0);  // the server ended before that call
+    if (getppid() != server) std::_Exit(0);  // The server ended before prctl() was called.
     for (const auto& forked : forked_) close(forked.status_socket);
     for (const int descriptor : {requests_, ends_, request.descriptors[kStatus]}) close(descriptor);
     const auto place = [&](ForkDescriptor which, std::initializer_list<int> targets) {
@@ -132,12 +132,12 @@ class Server {
                       std::to_string(request.descriptors[kTurnsTo]));
     const int code = run_worker(std::move(words));
     std::fflush(nullptr);
-    // This skips the destructors, which would end an interpreter that belongs to no thread here.
+    // This skips the destructors, which would end the interpreter from a thread that does not hold its GIL.
     std::_Exit(code);
   }
 
-  // Tells the driver which processes have ended. They are not reaped (WNOWAIT), because no other process group can get the id of
-  // one until it is reaped.
+  // Tells the driver which processes have ended. They are not reaped yet (WNOWAIT), so that their ids cannot belong to another
+  // process group while the driver may still send signals to them.
   void report_ends() {
     signalfd_siginfo ended;
     while (read(ends_, &ended, sizeof ended) > 0) {
@@ -174,7 +174,7 @@ int serve(int requests, const std::function<int(std::vector<std::string>)>& run)
   const auto refusal = load();
   if (!send_message(requests, refusal)) return 1;
   if (refusal.empty()) Server(requests).run(run);
-  // This skips the destructors, for the reason above.
+  // This skips the destructors, for the reason in become_worker().
   std::_Exit(0);
 }
 

@@ -1,4 +1,4 @@
-// The command `serve`: a process that has loaded Python and torch, and forks workers that then need not load them.
+// The command `serve`: a process that loads Python and torch once, and then forks workers, which need not load them.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace attnbench {
 
-// Loads what Python methods need, but nothing of the user. Then forks a process for each request on the socket `requests`
-// (harness/schema/forking.h) until the driver closes it. `run` gets the words of the command line in the forked process, and
-// returns its exit code. Returns an exit code.
+// Loads what Python methods need, but none of the user's files. Then forks a process for each request on the socket `requests`
+// (harness/schema/forking.h) until the driver closes it. In the forked process `run` is called with the words of a command line,
+// and returns the exit code of that process. Returns an exit code of this process.
 int serve(int requests, const std::function<int(std::vector<std::string>)>& run);
 
 }  // namespace attnbench

@@ -23,7 +23,7 @@ namespace {
 
 using at::Float32Backend, at::Float32Op, at::Float32Precision;
 
-// The precisions of float32 that matrix products use, with the names by which PyTorch sets them.
+// The settings of the precision of float32 in matrix products, with their names in PyTorch.
 constexpr std::array<std::tuple<const char*, Float32Backend, Float32Op>, 3> kPrecisions = {
     {{"fp32_precision", Float32Backend::GENERIC, Float32Op::ALL},
      {"mkldnn.matmul.fp32_precision", Float32Backend::MKLDNN, Float32Op::MATMUL},
@@ -38,7 +38,7 @@ std::string text_of(Float32Precision precision) {
   }
 }
 
-// Whether the processor takes numbers too small for a normal float as zero in this thread.
+// Whether the processor replaces results that are too small for a normal number by zero in this thread.
 bool flushes_denormals() {
 #ifdef __SSE2__
   constexpr unsigned kFlushToZero = 0x8000;
@@ -65,7 +65,7 @@ std::string float32_matmul_precision() {
       case at::Float32MatmulPrecision::HIGH: return "high";
       default: return "medium";
     }
-  } catch (const c10::Error&) {  // PyTorch found the contradiction
+  } catch (const c10::Error&) {  // The values of the older and the newer names contradict each other.
     return "";
   }
 }

@@ -9,8 +9,8 @@
 
 namespace attnbench {
 
-// The setting float32_matmul_precision: "highest", "high" or "medium". Empty where the program has set it by this name and by the
-// newer ones, and these contradict each other.
+// The setting float32_matmul_precision: "highest", "high" or "medium". Empty if the program has set it by this name and by newer
+// names, and the values contradict each other.
 std::string float32_matmul_precision();
 
 class ProcessSettings {
@@ -18,19 +18,19 @@ class ProcessSettings {
   // The settings of this process, and of the calling thread where each thread has its own.
   static ProcessSettings now();
 
-  // What differs in `later`, in words: "threads from 2 to 1, float32_matmul_precision from highest to high". Empty if nothing
-  // does.
+  // What differs in `later`, as text: "threads from 2 to 1, float32_matmul_precision from highest to high". Empty if nothing
+  // differs.
   std::string changes(const ProcessSettings& later) const;
   // The same settings with the processors of `other`.
   ProcessSettings with_processors_of(const ProcessSettings& other) const;
-  // Makes these the settings of the process and of the calling thread again.
+  // Makes these the settings of the process and of the calling thread again, except for the inference mode.
   void restore() const;
 
  private:
   std::vector<std::pair<std::string, std::string>> in_words() const;
 
   int threads_ = 0;
-  std::string matmul_precision_;                  // the older name of the setting below; empty where both contradict each other
+  std::string matmul_precision_;                  // float32_matmul_precision(), the older name of the setting below
   std::vector<at::Float32Precision> precisions_;  // of float32 in matrix products
   bool onednn_ = true, deterministic_ = false;
   bool gradients_ = true, inference_ = false, autocast_ = false, flushes_denormals_ = false;

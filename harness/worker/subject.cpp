@@ -105,7 +105,7 @@ void restore_settings(const ProcessSettings& before, const std::string& what, Re
   if (changes.empty()) return;
   before.restore();
   const auto earlier = record.text("settings_restored"), text = what + " changed " + changes;
-  if (earlier.find(text) == std::string::npos)  // the setup runs for the small problem, too
+  if (earlier.find(text) == std::string::npos)  // The setup runs twice, also for the small problem.
     record.set("settings_restored", (earlier.empty() ? "" : earlier + "; ") + text);
 }
 
@@ -127,7 +127,8 @@ bool check_settings(const ProcessSettings& before, const Turns* turns, Record& r
 
 std::optional<Subject> prepare(const Case& c, const WorkerContext& context, Record& record) {
   const auto found = find_device(c.device);
-  // A file with methods may change settings when it is imported. What runs is what the record states.
+  // A file with methods may change settings when it is imported. They are restored, so that the case runs with those that the
+  // record states.
   const auto settings = ProcessSettings::now();
   auto made = make_method(c.method, context);
   restore_settings(settings, "the import", record);
@@ -181,7 +182,7 @@ Case small_case(const Case& c, const WorkerContext& context) {
   try {
     method = make_method(c.method, context);
   } catch (const c10::Error&) {
-    return c;  // verify() says what is wrong
+    return c;  // verify() will report the error.
   }
   return c.small(small_length(*method));
 }

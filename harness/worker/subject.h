@@ -32,7 +32,7 @@ struct Subject {
 
   uint64_t seed() const { return uint64_t(c.seed); }
   CallInputs make_inputs(const attn::Problem& p) const { return protocol->make_inputs(p, seed(), source); }
-  // What the reference may take while `used_bytes` of the memory budget are in use.
+  // What the reference needs, and the memory that is left for it while `used_bytes` of the memory budget are in use.
   ReferenceNeed need_of_reference(int64_t used_bytes) const;
   // The largest max_rel_error that is accepted.
   double tolerance() const { return method->error_tolerance(problem.dtype); }
@@ -46,8 +46,8 @@ std::optional<Subject> prepare(const Case& c, const WorkerContext& context, Reco
 void restore_settings(const ProcessSettings& before, const std::string& what, Record& record);
 // Lets a method prepare its calls, and puts back the settings that this changes. Returns whether there was anything to prepare.
 bool set_up(ForeignMethod& method, const attn::Problem& problem, attn::Protocol protocol, Record& record);
-// Returns whether calls have left the settings as they were. If not, puts them back and records the failure. Turns, if there are
-// any, choose the processors themselves.
+// Returns whether calls have left the settings as they were. If not, puts them back and records the failure. With turns, the
+// processors of the thread are not compared, because the turns set them.
 bool check_settings(const ProcessSettings& before, const Turns* turns, Record& record);
 
 // The same problem with `more` more queries and keys.

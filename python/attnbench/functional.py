@@ -60,7 +60,7 @@ def linear_attention(
         key_lengths: int64 [B], the number of valid keys of each batch entry; None if all are valid.
         feature_map: φ. "elu" is elu(x) + 1, "elu0.1" is elu(x; 0.1) + 1, and "relu" is max(x, 0).
             "taylor" and "polynomial-2" expand the softmax kernel. "favor" and "rff" are random
-            features of it, with directions from `projection`.
+            features that approximate it, with directions from `projection`.
         eps: is added to the normalizer.
         projection: [P,D], the random directions of "favor" and "rff"; None for the other maps.
         chunk: positions in a chunk of the composed causal form; kernels have chunks of their own.
@@ -189,23 +189,22 @@ def lsh_attention(
         rounds: rounds of hashing, at least 1. More rounds approximate softmax attention better.
         chunk: positions in a chunk; None for the profile's default, 64 (trax) or 32
             (fast-transformers).
-        buckets: an even number of buckets; None for the profile's default, 2·N/chunk rounded up
-            (trax) or 64 (fast-transformers).
+        buckets: an even number of buckets; None for the profile's default, 2·⌈N/chunk⌉ (trax) or 64
+            (fast-transformers).
         profile: "trax" attends as Reformer's own code does, "fast-transformers" as the code that
             "Transformers are RNNs" compares with.
-        seed: of the random hashes. Equal seeds give equal hashes on every device; a training may
-            use another for each step.
+        seed: the seed of the random hashes. Equal seeds give equal hashes on every device; a training
+            may use another seed for each step.
         implementation: see the documentation of this module.
-        cp_group: is refused, because a sequence that is split over processes cannot be sorted as a
-            whole.
+        cp_group: must be None; any other value raises ValueError, because a sequence that is split over
+            processes cannot be sorted as a whole.
     """
     if cp_group is not None:
         raise ValueError("lsh_attention: cp_group is not supported, because LSH attention sorts the whole sequence")
     if chunk is None:
         chunk = _CHUNKS.get(profile, 64)
     if buckets is None:
-        # The operator refuses wrong dimensions and chunks with a better message than this would
-        # give.
+        # Invalid dimensions and chunks must reach the operator, whose error messages name them.
         length = max(qk.shape[2], 1) if qk.dim() == 4 else 1
         buckets = 2 * -(-length // max(chunk, 1)) if profile == "trax" else 64
     rotations, factors = _rotations(qk.shape[-1], rounds, buckets, seed, qk.device)
@@ -220,10 +219,10 @@ def lsh_attention(
 def _rotations(
     head_dim: int, rounds: int, buckets: int, seed: int, device: torch.device
 ) -> tuple[Tensor, tuple[int, ...]]:
-    """The random rotations of a hash, and the factors of its number of buckets, or none.
+    """The random rotations of the hashes, and the factors of the number of buckets, () if it is not factored.
 
-    They are cached, because a layer asks for the same ones in every step. A compiled graph must not
-    contain them, since they would then be the same for every seed.
+    They are cached, because a layer asks for the same ones in every step. They must not become constants of a
+    compiled graph, which would then have the same rotations for every seed.
     """
     rotations, factors = torch.ops.attn.lsh_rotations(head_dim, rounds, buckets, seed)
     return rotations.to(device), tuple(factors)
@@ -273,13 +272,13 @@ def sparse_attention(
         key_lengths: int64 [B], the number of valid keys of each batch entry; None if all are valid.
         cu_seqlens: int64 [S+1], where each batch entry packs S sequences: the positions at which
             they begin and end. A query sees keys of its own sequence. Not with key_lengths.
-        sinks: [H], a score of each head that only the denominator of the softmax sees, in float64
-            for float64 tensors and in float32 for others.
-        chosen_blocks: int64 [B,C,N,K], where C divides H: the blocks of `block` keys that each
-            query of C groups of neighbouring heads sees, in any order, and -1 for none. Not with a
-            pattern or cu_seqlens. No gradient passes through the choice.
+        sinks: [H], for each head a score that is added to the denominator of the softmax alone, in
+            float64 for float64 tensors and in float32 for others.
+        chosen_blocks: int64 [B,C,N,K], where C divides H: for each query and each of C groups of
+            neighbouring heads the numbers of the K blocks of `block` keys that it sees, in any order;
+            -1 for none. Not with a pattern or cu_seqlens. The choice gets no gradient.
         block: the number of keys of a chosen block.
-        scale: of the scores; by default 1/√D.
+        scale: the factor of the scores; by default 1/√D.
         return_log_sum_exp: whether to return a `SparseAttentionOutput` instead of the output.
         implementation: see the documentation of this module.
         cp_group: a process group of torch.distributed over whose ranks a longer sequence is split; not

@@ -31,14 +31,14 @@ const KernelFamily<ConvolutionKernels, ImplementationRequest>& convolution_famil
   return all;
 }
 
-// A sequence in x, or a piece of one.
+// A sequence in x, or a piece of a sequence.
 struct ConvolutionSequence {
-  int64_t entry, begin, end;                    // positions of the batch entry
+  int64_t entry, begin, end;                    // the batch entry, and the positions in it
   int64_t state;                                // its index among the states
-  bool has_earlier = false, has_later = false;  // whether positions of the sequence are in earlier or later pieces
+  bool has_earlier = false, has_later = false;  // whether the sequence has earlier or later pieces
 };
 
-// The sequences of a call. Positions with a negative seq_idx are in none, and make `has_gaps` true.
+// The sequences of a call. Positions with a negative seq_idx belong to no sequence; if there are any, `has_gaps` is true.
 struct ConvolutionSequences {
   std::vector<ConvolutionSequence> all;
   bool has_gaps = false;
@@ -65,7 +65,7 @@ struct ConvolutionSequences {
   }
 };
 
-// The tensor itself if its memory has the layout that `channels_last` says, otherwise a copy.
+// x if its memory has the layout that `channels_last` says, otherwise a copy that has it.
 Tensor with_layout(const Tensor& x, bool channels_last) {
   if (x.stride(channels_last ? 1 : 2) == 1) return x;
   return channels_last ? x.transpose(1, 2).contiguous().transpose(1, 2) : x.contiguous();
@@ -118,7 +118,7 @@ class ConvolutionPass {
     common_.grad_output_stride = stride(of_output);
     common_.grad_x_stride = stride(gradients.x);
     common_.grad_taps = of_taps.data_ptr();
-    // One thread computes a channel of all sequences, in their order, so that the sums do not depend on the threads.
+    // One thread computes a channel for all sequences, in their order, so that sums do not depend on the number of threads.
     run(1, [&](int64_t first, int64_t last, int64_t, void* scratch) {
       for (const auto& sequence : sequences_.all) {
         auto p = params(sequence);
@@ -136,8 +136,8 @@ class ConvolutionPass {
   }
 
  private:
-  // Channels of a task; positions of a piece of a sequence, of which W − 1 are read twice; and tasks for each thread, so that all
-  // threads end at about the same time.
+  // The smallest number of channels of a task; the smallest number of positions of a piece, since each piece reads W − 1
+  // positions a second time; and the number of tasks for each thread, so that all threads end at about the same time.
   static constexpr int64_t kFewestChannels = 64, kShortestPiece = 512, kTasksOfThread = 4;
   static_assert(kShortestPiece >= kMaxConvolutionWidth);
 
@@ -158,14 +158,14 @@ class ConvolutionPass {
     return p;
   }
 
-  // How many threads compute: one alone where it is done before another is awake.
+  // The number of threads. It is 1 if one thread is done before another has started.
   int64_t thread_count() const {
     constexpr int64_t kMinElementsForThreads = 1 << 15;
     return x_.numel() < kMinElementsForThreads ? 1 : at::get_num_threads();
   }
 
-  // The sequences, divided into pieces where they and the channels are too few for all threads. An output depends on the inputs
-  // that it reads alone, so that its bits are the same wherever the pieces begin.
+  // The sequences, divided into pieces if there are too few sequences and channels for all threads. An output is computed in the
+  // same way wherever pieces begin, so its bits do not depend on the number of threads.
   std::vector<ConvolutionSequence> pieces() const {
     const auto parts = (common_.channels + kFewestChannels - 1) / kFewestChannels;
     const auto wanted = kTasksOfThread * thread_count();
@@ -188,9 +188,9 @@ class ConvolutionPass {
     return all;
   }
 
-  // Calls work(first channel, last channel, index, scratch) for all channels and each index < count.
+  // Calls work(begin, end, index, scratch) for each index < count and ranges begin ≤ d < end that together are all channels.
   void run(size_t count, const std::function<void(int64_t, int64_t, int64_t, void*)>& work) const {
-    constexpr int64_t kMostChannels = 1024;  // their rows fill a first-level cache
+    constexpr int64_t kMostChannels = 1024;  // The rows of so many channels fill a first-level cache.
     const auto threads = thread_count();
     const auto tasks_for_all = std::max<int64_t>(1, kTasksOfThread * threads / std::max<int64_t>(1, int64_t(count)));
     const auto rounded = (common_.channels / tasks_for_all + kFewestChannels - 1) / kFewestChannels * kFewestChannels;

@@ -1,5 +1,5 @@
-// The portable kernels of the causal convolution: those of vectors, for vectors of one number. They run where there are no vector
-// kernels, and for float64.
+// The portable kernels of the causal convolution: the vector kernels, with vectors of one number. "auto" chooses them where there
+// are no vector kernels, and for float64.
 #include <c10/util/BFloat16.h>
 
 #include <cmath>

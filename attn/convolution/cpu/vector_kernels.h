@@ -2,8 +2,8 @@
 // avx512.cpp, avx2.cpp and neon.cpp compile it for the vectors of attn/cpu/simd.h, and portable.cpp for single numbers.
 //
 // Where channels are neighbours in memory, a vector holds neighbouring channels, and the kernel goes from position to position.
-// Otherwise a vector holds neighbouring positions of one channel. Either way x is read once, and no copy of it is made that does
-// not fit the first-level cache.
+// Otherwise a vector holds neighbouring positions of one channel. In both layouts x is read once from memory, and copies of parts
+// of it stay in the first-level cache.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 namespace attn::cpu {
 namespace {
 
-// Positions whose gradients of weights are summed before they are added to those of the positions before, which keeps the error
-// of long sums small; and the positions of a channel that are in scratch memory at once.
+// The number of positions whose gradients of weights are summed before the sum is added to that of other positions, which keeps
+// the error of long sums small. Also the number of positions of a channel that are in scratch memory at once.
 constexpr int64_t kConvolutionBlock = 512;
 constexpr int64_t kMostLanes = 16;
 
-// The lanes of a whole vector, and the first lanes of one. Either loads and stores what its lanes are.
+// Load and store all lanes of a vector, or only its first lanes.
 template <class V>
 struct WholeVector {
   template <class T>
@@ -47,7 +47,7 @@ struct PartOfVector {
   typename V::F keep(typename V::F x) const { return V::keep(x, mask); }
 };
 
-// The functions of the standard library are not used, see attn/cpu/simd.h.
+// Functions of the standard library must not be used here, see attn/cpu/simd.h.
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 template <class T>
 inline void set_to_zero(T* p, int64_t count) {
@@ -62,7 +62,7 @@ inline void for_vectors(int64_t count, const Work& work) {
   if (i < count) work(i, PartOfVector<V>{V::first(count - i)});
 }
 
-// kWidth is the width, or 0 for any width.
+// The kernels for the channels begin ≤ d < end of one sequence. kWidth is the width, or 0 for a width that p.width gives.
 template <class V, class N, class E, int kWidth>
 class Convolution {
   using F = typename V::F;
@@ -115,8 +115,8 @@ class Convolution {
 
   // ---------------------------------------------------------------- channels next to each other
 
-  // The rows of x that meet the weights at a position: row(i) of the position t is that of t − (W−1) + i. The rows before the
-  // sequence are copied to scratch memory.
+  // The rows of x that are multiplied by the weights at a position t: row(i) is that of position t − (W−1) + i. The rows before
+  // the sequence are copied to scratch memory.
   class Rows {
    public:
     Rows(const Convolution& c, E* scratch) : c_(c), scratch_(scratch) {
@@ -159,8 +159,8 @@ class Convolution {
   }
 
   void backward_of_rows() const {
-    N* const sums = scratch_;                       // [W+1, count], the gradients of taps of a block of positions
-    N* const of_u = sums + (width() + 1) * count_;  // [W, count], the gradients of u at the position and the W − 1 behind it
+    N* const sums = scratch_;                       // [W+1, count]: the gradients of taps from a block of positions
+    N* const of_u = sums + (width() + 1) * count_;  // [W, count]: the gradients of u at the position and the W − 1 after it
     Rows rows(*this, reinterpret_cast<E*>(of_u + (width() + 1) * count_));
     set_to_zero(sums, (width() + 1) * count_);
     set_to_zero(of_u, width() * count_);
@@ -204,7 +204,7 @@ class Convolution {
 
   // ---------------------------------------------------------------- positions next to each other
 
-  // The taps of channel d; with a width that is known, vectors of each stay in registers.
+  // The taps of channel d. With a width that the compiler knows, a vector of each tap stays in a register.
   class ChannelTaps {
    public:
     ChannelTaps(const Convolution& c, int64_t d) : taps_(static_cast<const N*>(c.p_.taps) + d * (c.width() + 1)) {
@@ -218,8 +218,8 @@ class Convolution {
     F vectors_[kWidth + 1];
   };
 
-  // Makes window[i] the input of channel d at begin − (W−1) + i, for the positions begin ≤ t < end and the W − 1 before them; the
-  // kMostLanes numbers behind them are finite.
+  // Sets window[i] to the input of channel d at position begin − (W−1) + i, for the positions begin ≤ t < end and the W − 1
+  // before them, and the next kMostLanes numbers to zero.
   void load_window(int64_t d, int64_t begin, int64_t end, N* window) const {
     N* next = window;
     for (int64_t t = begin - state_size(); t < begin; ++t, ++next) {
@@ -253,7 +253,8 @@ class Convolution {
   void backward_of_channel(int64_t d) const {
     const ChannelTaps taps(*this, d);
     N* const window = scratch_;
-    N* const grad_u = scratch_ + width() + kConvolutionBlock + kMostLanes;  // of the block and the W − 1 positions behind it
+    // The gradients of u of the block and of the W − 1 positions after it.
+    N* const grad_u = scratch_ + width() + kConvolutionBlock + kMostLanes;
     const int64_t last_block = p_.length == 0 ? 0 : (p_.length - 1) / kConvolutionBlock * kConvolutionBlock;
     set_to_zero(grad_u, width() + kConvolutionBlock + kMostLanes);
     N* const total = static_cast<N*>(p_.grad_taps) + d * (width() + 1);
@@ -294,7 +295,8 @@ class Convolution {
   }
   static N widen(E x) { return V::sum(V::load(&x, V::first(1))); }
 
-  // tap(i) is weight i of channel d, and grad_u(t) the gradient of u at position t < W − 1.
+  // Stores the gradient of the initial state of channel d. tap(i) is weight i of the channel, and grad_u(t) is the gradient of u
+  // at position t < W − 1.
   template <class Tap, class GradU>
   void store_gradient_of_initial_state(int64_t d, const Tap& tap, const GradU& grad_u) const {
     E* const to = static_cast<E*>(p_.grad_initial_state) + d * state_size();

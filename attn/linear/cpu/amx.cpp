@@ -1,4 +1,4 @@
-// The kernels of linear attention for bfloat16 with AMX, which fill the table that implementation.cpp reads.
+// The kernels of linear attention for bfloat16 with AMX.
 #include "attn/linear/cpu/amx/backward.h"
 #include "attn/linear/cpu/amx/forward.h"
 
@@ -13,7 +13,7 @@ class AmxTable {
     with_feature_map(FeatureMaps<Avx512ForBFloat16>(), params.map, [&](auto map) {
       using Map = decltype(map);
       if constexpr (Map::kEntrywise) work(Kernel<Tiles, Map>(params, scratch));
-      else __builtin_trap();  // is_entrywise() is false for it
+      else __builtin_trap();  // The registry refuses maps that are not entrywise.
     });
   }
   static float* floats(void* p) { return static_cast<float*>(p); }

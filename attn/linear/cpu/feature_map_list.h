@@ -1,4 +1,4 @@
-// A list of feature maps as types, and the choice of one at run time.
+// A list of feature maps that are types, and the choice of one at run time.
 #pragma once
 
 #include "attn/linear/feature_map_kind.h"
@@ -10,7 +10,8 @@ namespace {  // each instruction set needs its own copy, see simd.h
 template <class... Maps>
 struct FeatureMapList {};
 
-// Calls work(Map()) for the map of the list that has this kind. computes_feature_map() is false for a kind that none has.
+// Calls work(Map()) for the map of the list with this kind. Callers must exclude kinds that no map has, see
+// computes_feature_map().
 template <class... Maps, class Work>
 void with_feature_map(FeatureMapList<Maps...>, FeatureMapKind kind, const Work& work) {
   const bool found = ((Maps::kKind == kind && (work(Maps()), true)) || ...);

@@ -1,4 +1,4 @@
-// Takes the parameters of each head from the tensors of a call.
+// Sets the parameters of each head from the tensors of a call.
 #include "attn/linear/cpu/heads.h"
 
 #include <ATen/ATen.h>

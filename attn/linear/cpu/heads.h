@@ -18,12 +18,13 @@ class LinearHeads {
   LinearHeads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& key_lengths,
               const FeatureMapSpec& map, double epsilon);
 
-  // Sets contiguous tensors that the kernels write, or read in the backward pass. Undefined tensors are neither read nor written.
+  // Sets the contiguous tensors that the kernels write or, in the backward pass, read. Undefined tensors are neither read nor
+  // written.
   void set_results(const at::Tensor& output, const at::Tensor& normalizer) { output_ = output, normalizer_ = normalizer; }
   void set_gradients(const at::Tensor& grad_output, const at::Tensor& grad_normalizer, const at::Tensor& grad_q,
                      const at::Tensor& grad_k, const at::Tensor& grad_v);
 
-  // Sets the number that the backward pass takes off each column of v, [B,H,M] (attn/linear/value_shift.h).
+  // Sets the numbers that the backward pass subtracts from each column of v, [B,H,M] (attn/linear/value_shift.h).
   void set_value_shift(const at::Tensor& shift);
 
   int64_t count() const { return q_.size(0) * q_.size(1); }
@@ -34,7 +35,7 @@ class LinearHeads {
   int64_t padded_values() const { return padded(common_.value_dim); }
   // The parameters that all heads share. Rows, normalizers and visible_keys are not set.
   const LinearHeadParams& common() const { return common_; }
-  // The device and dtype of states and normalizers.
+  // The options of states and normalizers: the accumulator dtype, on the device of q.
   at::TensorOptions accumulator() const { return q_.options().dtype(accumulator_dtype(q_.scalar_type())); }
 
   // The parameters of one head, which point into the tensors.

@@ -31,7 +31,7 @@ const KernelFamily<LinearKernels, LinearRequest>& family() {
   return all;
 }
 
-// A step of all heads, whose parameters and scratch memory are set up once.
+// A decoding step of all heads, whose tensors and scratch memory are set up once.
 class BoundLinearStep final : public BoundStep {
  public:
   BoundLinearStep(const LinearKernels& kernels, LinearHeads heads, LinearDecodingState state, int64_t workers)
@@ -49,7 +49,7 @@ class BoundLinearStep final : public BoundStep {
   const std::string& implementation() const override { return implementation_; }
 
  private:
-  // The part number `index` of `count` equal parts of a tensor.
+  // The beginning of part `index` of a tensor that is divided into `count` equal parts.
   static char* part(const Tensor& x, int64_t count, int64_t index) {
     return static_cast<char*>(x.data_ptr()) + int64_t(x.nbytes()) / count * index;
   }
@@ -121,7 +121,7 @@ class CpuLinear final : public LinearImplementation {
     const LinearHeads heads(k, k, v, {}, map, /*epsilon=*/0);
     const LinearThreads threads(kernels_, heads);
     const auto features = heads.common().feature_count, values = heads.common().value_dim;
-    // The matrix, the vector and the scale of states [heads, 1, state size], whose rows are padded with zeros.
+    // Views of the matrix, the vector and the scale of states [heads, 1, state size], without padding.
     const auto matrix_of = [&](const Tensor& padded_state) {
       return padded_state.narrow(2, 0, heads.padded_features() * heads.padded_values())
           .view({heads.count(), heads.padded_features(), heads.padded_values()})

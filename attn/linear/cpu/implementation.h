@@ -7,7 +7,8 @@
 
 namespace attn::cpu {
 
-// The kernels of an instruction set; null if they are not available here, or if there are none for the element type.
+// The kernels of an instruction set; null if this build or this machine does not have them, or there are none for the element
+// type.
 const LinearKernels* linear_kernels(InstructionSet set, ElementType element);
 
 }  // namespace attn::cpu

@@ -1,15 +1,15 @@
 // The interface of linear attention's CPU kernels. Each instruction set provides them; each works on one (batch entry, head) and
 // a range of its positions. attn/linear/cpu/implementation.cpp combines them into the passes over whole tensors.
 //
-// With φ = φ(q), κ = φ(k), g′ = grad_output / normalizer and δ the gradient of the normalizer, the states are as follows. In the
-// backward pass v and δ are the v′ and δ′ of attn/linear/value_shift.h.
+// With φ = φ(q), κ = φ(k), g′ = grad_output / normalizer and δ the gradient of the normalizer, the states are the following sums.
+// In the backward pass v and δ stand for v′ and δ′ of attn/linear/value_shift.h.
 //   S = Σ κ_j v_jᵀ [F,M]   Z = Σ κ_j [F]            over the keys before a range, for the forward pass
 //   T = Sᵀ [M,F]           Z                        the same sums, for the gradient of φ
 //   R = Σ φ_i g′_iᵀ [F,M]  Y = Σ δ_i φ_i [F]        over the queries after a range, for the gradients of κ and v
-// The features of a map with scales are e^c·φ̃, where e^c may be beyond the range of float32 and c is called the scale of the row.
-// The matrix and the vector of a state are then stored divided by e^scale. The state's scale, a number that follows the vector,
-// is at least the scale of every term of the sums, and kNoScale in an empty state. The scale of a term of S, T and Z is that of
-// its key; the scale of a term of R and Y is minus the scale of the state that its query saw.
+// The features of a map with scales are e^c·φ̃, where e^c may be beyond the range of float32; c is called the scale of the row.
+// The matrix and the vector of a state are then stored divided by e^scale. The scale of a state, a number that follows the
+// vector, is at least the scale of every term of the sums, and kNoScale in an empty state. The scale of a term of S, T and Z is
+// that of its key; the scale of a term of R and Y is minus the scale of the state that its query saw.
 #pragma once
 
 #include <cstddef>
@@ -36,13 +36,13 @@ struct LinearHeadParams {
   // [N]: φ·Z + ε. With scales [N,2]: φ·Z + ε relative to the scales of query and state, and the state's scale.
   void* normalizer;
   void* grad_normalizer;    // [N]: δ
-  const void* value_shift;  // [padded M]: is taken off the rows of v (value_shift.h), with zeros as padding; may be null
+  const void* value_shift;  // [padded M]: is subtracted from rows of v (value_shift.h), with zeros as padding; null for none
   const void* projection;   // for maps with directions, the directions divided by D^¼: [F, padded D]
   const void* projection_transposed;  // the same numbers as [D, padded F]
 };
 
-// How many numbers a state has: the matrix and the vector with padded rows, and with scales the scale, padded so that the next
-// state is aligned.
+// How many numbers a state has: the matrix and the vector with padded rows and, with scales, the scale, which is padded so that
+// the next state is aligned.
 constexpr int64_t state_size(const LinearHeadParams& p) {
   return padded(p.feature_count) * (padded(p.value_dim) + 1) + (has_scales(p.update) ? kPadding : 0);
 }
@@ -51,7 +51,7 @@ constexpr int64_t state_size(const LinearHeadParams& p) {
 // the accumulator dtype; `scratch` has room for scratch_size() numbers.
 struct LinearKernels {
   const char* name;       // the name in records, such as "avx512"
-  const char* step_name;  // the same of the kernels that compute `step`, if they are others
+  const char* step_name;  // the name of the kernels that compute `step`, which may be others
   int64_t (*scratch_size)(const LinearHeadParams&);
   // Add keys to S and Z, or to T and Z.
   void (*add_keys)(const LinearHeadParams&, int64_t begin, int64_t end, void* s, void* z, void* scratch);
@@ -64,24 +64,24 @@ struct LinearKernels {
   void (*backward_queries)(const LinearHeadParams&, int64_t begin, int64_t end, bool causal, void* t, void* z, void* scratch);
   // Adds queries to R and Y.
   void (*add_queries)(const LinearHeadParams&, int64_t begin, int64_t end, void* r, void* y, void* scratch);
-  // Writes grad_k and grad_v. With the causal mask it goes back over the positions and also adds their queries to R and Y.
+  // Writes grad_k and grad_v. With the causal mask it goes from the last position to the first and adds their queries to R and Y.
   void (*backward_keys)(const LinearHeadParams&, int64_t begin, int64_t end, bool causal, void* r, void* y, void* scratch);
   // One decoding step: adds row 0 of k and v to S [F,M] and Z [F], then writes row 0 of the output. S and Z have no padding here;
   // with scales the state's scale follows Z.
   void (*step)(const LinearHeadParams&, void* s, void* z, void* scratch);
 };
 
-// The vector kernels, for float32 and bfloat16. Null for other types. These functions are weak symbols: in a build without the
+// The vector kernels for float32 and bfloat16; null for other types. These functions are weak symbols: in a build without the
 // kernels of an instruction set, the address of its function is null.
 [[gnu::weak]] const LinearKernels* linear_kernels_avx512(ElementType element);
 [[gnu::weak]] const LinearKernels* linear_kernels_avx2(ElementType element);
 [[gnu::weak]] const LinearKernels* linear_kernels_neon(ElementType element);
-// The kernels with AMX, for bfloat16 and feature maps of single entries; null for other types. Their `step` is that of AVX-512,
-// since it reads and writes the state once and has no product of matrices. They need the kernels for AVX-512, and these functions
-// themselves use its instructions. The emulated ones compute the same without AMX, for tests.
+// The kernels with AMX, for bfloat16 and entrywise feature maps; null for other types. Their `step` is that of AVX-512, since a
+// step has no product of matrices. They call kernels for AVX-512, and these two functions use AVX-512 instructions as well. The
+// emulated kernels compute the same without AMX, for tests.
 [[gnu::weak]] const LinearKernels* linear_kernels_amx(ElementType element);
 [[gnu::weak]] const LinearKernels* linear_kernels_amx_emulated();
-// The portable kernels, for float32, bfloat16 and float64. Null for float16.
+// The portable kernels for float32, bfloat16 and float64; null for float16.
 const LinearKernels* linear_kernels_portable(ElementType element);
 
 }  // namespace attn::cpu

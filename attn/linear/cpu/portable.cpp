@@ -1,5 +1,5 @@
 // The portable kernels of linear attention. They process one position after the other and accumulate in float64 for float64
-// tensors and in float32 for others. They run where there are no vector kernels.
+// tensors and in float32 for others. "auto" chooses them where there are no vector kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ struct RowFeatures {
   T scale = 0;
 };
 
-// Each feature map has the functions features(), of a row x, and gradient(), the gradient of x given that of its features.
+// Each feature map has the functions features(), the features of a row x, and gradient(), the gradient of x from that of its
+// features.
 struct PortableElu {
   static constexpr auto kKind = FeatureMapKind::elu;
   template <class T>
@@ -126,7 +127,7 @@ struct PortablePolynomial2 {
   }
 };
 
-// Its exponents are ωx̃ − ‖x̃‖²/2.
+// FAVOR+, whose exponents are ωx̃ − ‖x̃‖²/2 with x̃ = x/D^¼.
 struct PortableFavor {
   static constexpr auto kKind = FeatureMapKind::favor;
   template <class T>
@@ -204,7 +205,7 @@ class PortableLinear {
       const auto [phi, scale] = features(p_.q, i);
       const auto g = scaled_gradient(i);
       auto grad_phi = product(g, t, features_, p_.feature_count);
-      // A normalizer beyond the range of T is ε alone.
+      // A normalizer that is infinite in T consists of ε.
       const T share = std::isinf(normalizer(i)) ? T(1) : epsilon(scale, z) / normalizer(i);
       const T delta = dot(g, static_cast<const T*>(p_.value_shift)) * share - dot(phi, grad_phi.data()) / normalizer(i);
       static_cast<T*>(p_.grad_normalizer)[i] = delta;
@@ -256,14 +257,14 @@ class PortableLinear {
     const E* from = static_cast<const E*>(rows.data) + i * rows.stride;
     return Vector(from, from + dim);
   }
-  // A row of v, shifted in the backward pass.
+  // A row of v minus the value shift, if there is one.
   Vector value(int64_t j) const {
     auto v = row(p_.v, j, p_.value_dim);
     if (const auto* shift = static_cast<const T*>(p_.value_shift))
       for (size_t m = 0; m < v.size(); ++m) v[m] -= shift[m];
     return v;
   }
-  // ε relative to the scale of a query and that of the state whose vector is z.
+  // ε divided by e^(scale of the query + scale of the state whose vector is z).
   T epsilon(T scale, const T* z) const { return scales_ ? T(p_.epsilon) * std::exp(-(scale + z[features_])) : T(p_.epsilon); }
   static void store(const Rows& rows, int64_t i, const Vector& x) {
     std::copy(x.begin(), x.end(), static_cast<E*>(rows.data) + i * rows.stride);
@@ -293,8 +294,8 @@ class PortableLinear {
     to[0] = total;
     if (scales_) to[1] = z[features_];
   }
-  // Raises the state's scale to at least `scale`, and returns the factor that a term of this scale has in the state. For maps
-  // without scales it is 1.
+  // Raises the scale of the state to at least `scale`, and returns the factor by which a term of this scale must be multiplied in
+  // the state. For maps without scales it is 1.
   T factor_in_state(T scale, T* matrix, T* vector) const {
     if (!scales_) return 1;
     T& current = vector[features_];
@@ -309,7 +310,7 @@ class PortableLinear {
   static void multiply(Vector& x, T factor) {
     for (auto& entry : x) entry *= factor;
   }
-  // Σ_i a[i] · state[i], where state[i] is a row of `dim` numbers
+  // Σ_i a[i] · state[i], where state[i] is a row of `dim` numbers.
   static Vector product(const Vector& a, const T* state, int64_t stride, int64_t dim) {
     Vector sum(static_cast<size_t>(dim));
     for (size_t i = 0; i < a.size(); ++i)

@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kMinSplit = 256;  // positions; starting a shorter split takes longer than it saves
+constexpr int64_t kMinSplit = 256;  // the smallest number of positions; starting a shorter split takes longer than it saves
 
 // The time to compute the state of a split, as a fraction of the time of a causal pass over its positions.
 constexpr double kSumOverScan = 0.42;
@@ -84,8 +84,8 @@ Tensor LinearThreads::sum(int64_t positions, const Work& add) const {
 Tensor LinearThreads::initial_states(const Splits& splits, const Work& add, bool backwards) const {
   const auto states = zeros(splits.count);
   if (splits.count == 1) return states;
-  // Computes the state of every split but the last one (the first one if backwards), because no other split begins with that.
-  // Each split is cut again, into as many pieces as keep the threads equally busy.
+  // Computes the state of every split except the last or, if backwards, the first, which no other split begins with. Each split
+  // is divided again, into as many pieces as keep all threads equally busy.
   const auto summed = splits.count - 1, offset = int64_t{backwards};
   const Splits pieces(splits.size, threads_ / std::gcd(heads_.count() * summed, threads_));
   const auto parts = zeros(summed * pieces.count);

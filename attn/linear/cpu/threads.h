@@ -1,5 +1,5 @@
-// Distributes the work of linear attention over threads: heads and, where there are fewer heads than threads, splits of their
-// sequences. For the same inputs, results depend on the number of threads alone, because the states of splits are always added in
+// Distributes the work of linear attention over threads: heads and, if heads alone do not keep all threads busy, splits of their
+// sequences. For the same inputs, results depend only on the number of threads, because the states of splits are always added in
 // the same order.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace attn::cpu {
 
-// Positions 0 … length − 1 are cut into `count` splits of `size` positions, a multiple of kChunkRows; the last split may be
-// shorter.
+// The positions 0 … length − 1 are divided into `count` splits of `size` positions, a multiple of kChunkRows. The last split may
+// be shorter.
 struct Splits {
   int64_t length, count, size;
 
-  // As many splits as wanted, or fewer if a split would have no position.
+  // At most `wanted` splits, so that no split is empty unless there are no positions.
   Splits(int64_t positions, int64_t wanted);
   int64_t begin(int64_t split) const;
   int64_t end(int64_t split) const;
@@ -32,10 +32,10 @@ class LinearThreads {
 
   LinearThreads(const LinearKernels& kernels, const LinearHeads& heads);
 
-  // The splits of a causal pass. Each split but the first begins with the state of the positions before it, which must be
-  // computed first.
+  // The splits of a causal pass. Each split but the first begins with the state of the positions before it, which
+  // initial_states() computes.
   Splits scanned_splits(int64_t positions) const;
-  // Splits that do not depend on each other.
+  // The splits of a pass in which splits do not depend on each other.
   Splits independent_splits(int64_t positions) const;
 
   // Calls `work` for every head and split with its state. States are [heads, splits, state size], or [heads, 1, state size] if
@@ -46,7 +46,7 @@ class LinearThreads {
   // The states that the splits begin with, [heads, splits, state size]: the states of the positions before each split or, if
   // `backwards`, of the positions after it.
   at::Tensor initial_states(const Splits& splits, const Work& add, bool backwards) const;
-  // The sum of states [·, count, state size] along `count`, as [·, 1, state size].
+  // The sum of states [n, count, state size] over `count`: [n, 1, state size].
   at::Tensor total(const at::Tensor& states) const;
 
   // The index of the scale in a state.

@@ -1,5 +1,5 @@
-// LinearTable: the table of linear attention's vector kernels for one element type E, which choose the feature map at run time.
-// avx512.cpp, avx2.cpp and neon.cpp compile it, each for its own vectors V.
+// LinearTable: the table of linear attention's vector kernels for one element type E. The kernels choose the feature map at run
+// time. avx512.cpp, avx2.cpp and neon.cpp compile the table, each for its own vectors V.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"

@@ -1,16 +1,19 @@
-// The backward pass of recurrent attention. Between two checkpoints it computes the states before each chunk again, then goes
-// back over the chunks.
+// The backward pass of recurrent attention. Between two checkpoints it computes the states before each chunk again, and then goes
+// through the chunks from the last to the first.
 //
-// With N_ij = e_ij (q_i·k_j), A_ij = β_i e_ij (k_i·k_j) for j < i, the gradient o of scale · output and ∂S of S, a chunk has
-//   ∂u_j = Σ_(i≥j) N_ij o_i + e_15,j ∂S₁ᵀk_j        ∂w, the gradient of β_i (v_i − e_i S₀ᵀk_i), solves ∂w_j = ∂u_j − Σ_(i>j) A_ij
-//   ∂w_i ∂N_ij = o_i·u_j     ∂A_ij = −∂w_i·u_j           ∂v_i = β_i ∂w_i ∂q_i = e_i S₀o_i + Σ_j ∂N_ij e_ij k_j ∂k_i = −β_i e_i
-//   S₀∂w_i + Σ_(j<i) β_i ∂A_ij e_ij k_j       where S is read ("read")
-//        + e_15,i ∂S₁u_i + Σ_j ∂N_ji e_ji q_j + Σ_(j>i) β_j ∂A_ji e_ji k_j     where it is written ("written")
-//   ∂S₀ = e_15 ∂S₁ + Σ_i e_i q_i o_iᵀ − Σ_i β_i e_i k_i ∂w_iᵀ
-// and the gradient of the sum of decays up to i is q_i·∂q_i + k_i·(∂k_i read) − k_i·(∂k_i written). The last one of the chunk
-// also gets e_15⟨S₀,∂S₁⟩ + Σ_i e_15,i k_i·∂S₁u_i. That of g_i is the sum of these over the positions from i to the next border.
-// Where each feature of the keys has a decay, e are vectors that multiply rows and products elementwise, and so the gradient of
-// each decay is that part of these scalar products that belongs to its feature.
+// With e, S₀ and S₁ as in chunk.h, N_ij = e_ij (q_i·k_j), A_ij = β_i e_ij (k_i·k_j) for j < i, ∂x the gradient of x, and o_i =
+// scale · the gradient of output_i, a chunk has
+//   ∂u_j  = Σ_(i≥j) N_ij o_i + e_15,j ∂S₁ᵀk_j
+//   ∂w_j  = ∂u_j − Σ_(i>j) A_ij ∂w_i              a triangular system; w_i = β_i (v_i − e_i S₀ᵀk_i)
+//   ∂N_ij = o_i·u_j      ∂A_ij = −∂w_i·u_j      ∂v_i = β_i ∂w_i
+//   ∂q_i  = e_i S₀o_i + Σ_(j≤i) ∂N_ij e_ij k_j
+//   ∂k_i  = −β_i e_i S₀∂w_i + Σ_(j<i) β_i ∂A_ij e_ij k_j                               where the state is read ("read")
+//         + e_15,i ∂S₁u_i + Σ_(j≥i) ∂N_ji e_ji q_j + Σ_(j>i) β_j ∂A_ji e_ji k_j       where it is written ("written")
+//   ∂S₀   = e_15 ∂S₁ + Σ_i e_i q_i o_iᵀ − Σ_i β_i e_i k_i ∂w_iᵀ
+// The gradient of the sum of g up to position i is q_i·∂q_i + k_i·(∂k_i read) − k_i·(∂k_i written), and that of the last sum of
+// the chunk also has e_15⟨S₀,∂S₁⟩ + Σ_i e_15,i k_i·∂S₁u_i. The gradient of g_i is the sum of these over the positions from i to
+// the end of its segment. If each feature of the keys has a decay, the e are vectors that multiply rows elementwise, and the
+// gradient of a decay is the part of these scalar products that belongs to its feature.
 #pragma once
 
 #include "attn/recurrent/cpu/chunk.h"
@@ -42,7 +45,8 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
   }
 
  private:
-  // The states before each chunk. All chunks but the last one of the sequence are whole, and none follows that one.
+  // Sets `states` to the state before each of `chunks` chunks, of which the first begins at `first`. The chunks that are
+  // processed for this are whole, since only the last chunk of a sequence may have fewer positions.
   void compute_states(int64_t first, int64_t chunks, const float* checkpoint) {
     const int64_t size = state_size(p_);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -81,7 +85,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       for (int i = 0; i < kChunkRows; ++i) factors[i] = -b_.beta[i];
       Chunk::scale_rows(b_.grad_k, b_.keys, factors);
     }
-    // The gradient of the last sum of decays through the state after the chunk.
+    // The gradient of the last sum of g through the state after the chunk.
     float through_state = 0;
     if (p_.g && !kFeatures) {
       through_state = kept_ * dot<V>(s, ds, state_size(p_));
@@ -111,7 +115,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
 
   // Sets grad_target, which is the gradient of u and, with the delta rule, then solves the transposed system.
   void differentiate_updates(const float* ds) {
-    float* pairs = b_.grad_qk;  // of query i and key j at [i][j], since the keys are the lanes of left_k
+    float* pairs = b_.grad_qk;  // the number of query i and key j is at [i][j], since keys are the lanes of left_k
     transpose<V>(b_.pairs_qk, kChunkRows, kChunkRows, kChunkRows, pairs, kChunkRows);
     if constexpr (kFeatures) {
       transpose<V>(b_.written_k, b_.keys, kChunkRows, b_.keys, b_.left_read, kChunkRows);
@@ -124,9 +128,9 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     if constexpr (kDelta) solve_rows<V, SolveOrder::backwards>(b_.factors, b_.grad_target, b_.values);
   }
 
-  // From o_i·u_j in grad_qk and ∂w_i·u_j in grad_kk, sets grad_qk = ∂N_ij e_ij and grad_kk = β_i ∂A_ij e_ij at [j][i], zero for
-  // pairs that do not count. With kFeatures e_ij
-  // is left out, because it is a vector, and the pairs of a position with itself go to grad_itself.
+  // On entry grad_qk holds o_i·u_j and grad_kk holds ∂w_i·u_j, at [j][i]. Sets grad_qk to ∂N_ij e_ij for j ≤ i and grad_kk to
+  // β_i ∂A_ij e_ij for j < i, and other pairs to zero. With kFeatures both lack e_ij, because it is a vector, and the numbers of
+  // pairs of a position with itself go to grad_itself.
   void differentiate_pairs() {
     for (int i = 0; kFeatures && i < kChunkRows; ++i) b_.grad_itself[i] = b_.grad_qk[i * kChunkRows + i];
     for (int j = 0; j < kChunkRows; ++j)
@@ -137,7 +141,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
         const auto decays = !counts ? V::zero() : kFeatures ? V::all(1) : V::load(b_.decays + at);
         V::store(b_.grad_qk + at, V::keep(V::mul(V::load(b_.grad_qk + at), decays), lanes_from(kFeatures ? j - c + 1 : j - c)));
         if constexpr (kDelta) {
-          // Before this it holds ∂w_i·u_j, which is −∂A_ij; grad β needs it.
+          // write_grad_beta() needs −∂A_ij e_ij (k_i·k_j), since grad_kk is overwritten.
           const auto plain = V::keep(V::mul(V::load(b_.grad_kk + at), V::sub(V::zero(), decays)), lanes_from(j - c + 1));
           V::store(b_.factors + at, counts ? V::mul(V::load(b_.grad_kk + at), V::load(b_.pairs_kk + at)) : V::zero());
           V::store(b_.grad_kk + at, V::mul(plain, V::load(b_.beta + c)));
@@ -145,7 +149,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       }
   }
 
-  // Whether a row of k is read at its position, or written to the state.
+  // Whether the state is read at a position, or written.
   enum class Moment { read, written };
 
   // Sets left_v to rows of v or of its gradients.
@@ -171,7 +175,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
     }
   }
 
-  // Adds what the pairs contribute to the gradients of q and k. With kFeatures, sets grad_written to it.
+  // Adds the contributions of pairs to the gradients of q and k. With kFeatures, grad_written is set to them instead.
   void add_pairs() {
     if constexpr (kFeatures) return add_feature_pairs();
     add_triangular_product<V, Triangle::lower>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, b_.grad_q);
@@ -214,10 +218,10 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       V::store(to + at, V::fma(V::load(x + at), V::load(factors + at), V::load(to + at)));
   }
 
-  // As write_grad_g() for a vector of features at a time, but with few terms that cancel each other, because the gradient of a
-  // strong decay is much smaller than they are. What position l adds to the state after the chunk has decayed by g_i if l < i. Of
-  // pairs of positions, those decay by g_i that have i between them, and the other pairs cancel; those of a position with itself
-  // have no decay and are not in the gradients yet.
+  // As write_grad_g(), for a vector of features at a time. Terms that cancel are left out as far as possible, because the
+  // gradient of a strong decay is much smaller than they are. g_i multiplies what positions l < i add to the state after the
+  // chunk, and the scores of pairs of positions that have i between them; the terms of other pairs cancel. The gradients do not
+  // contain pairs of a position with itself yet, which have no decay.
   void write_feature_grad_g(int64_t first, int64_t count, const float* s, const float* ds) {
     for (int64_t d = 0; d < b_.keys; ++d)
       b_.grad_kept[d] = b_.e_kept[d] * dot<V>(s + d * b_.values, ds + d * b_.values, b_.values);
@@ -263,8 +267,8 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       }
   }
 
-  // Writes the gradient of rows x from that of the rows that were used, which replace x if they are normalized. The latter is the
-  // gradient of x · inverse: inverse · (gradient − x (x·gradient)).
+  // Writes the gradient of rows of q or k, from `gradient`, which is that of the rows x that were used. If these are normalized,
+  // they are the rows multiplied by `inverse`, and the gradient of the rows is inverse · (gradient − x (x·gradient)).
   void write_gradient(const Rows& rows, int64_t first, int64_t count, const float* x, const float* inverse,
                       const float* gradient) {
     for (int64_t i = 0; p_.normalizes && i < count; ++i) {
@@ -287,7 +291,7 @@ class RecurrentBackward : RecurrentChunk<V, E, kDelta, kFeatures> {
       }
   }
 
-  // ∂S₀ from ∂S₁. Afterwards the rows of q and k are multiplied by factors.
+  // Computes ∂S₀ from ∂S₁, in place. Overwrites the rows of q and k.
   void update_grad_state(float* ds) {
     if constexpr (kFeatures) {
       features_.multiply_by_edge(b_.read_q);

@@ -1,11 +1,12 @@
 // RecurrentChunk: a chunk of 16 positions in buffers, with its decays, its scores and what it adds to the state.
 //
-// With e_ij = e^(g_(j+1) + … + g_i), e_i the same from the beginning of the chunk and S₀ the state there, the u of the delta rule
-// solve the equations u_i = β_i (v_i − e_i S₀ᵀk_i − Σ_(j<i) e_ij (k_i·k_j) u_j), and
-//   output_i = scale (e_i S₀ᵀq_i + Σ_(j≤i) e_ij (q_i·k_j) u_j)     S₁ = e_15 S₀ + Σ_j e_15,j k_j u_jᵀ.
-// (Yang et al., "Gated Delta Networks", 2412.06464.) All e are at most 1 if decays are. Where g_i is −∞ or so small that e^g_i
-// is 0, differences of sums would be NaN or have no digits, so the positions from i on are a new segment: e is 0 between
-// segments, and sums begin at each. attn/recurrent/cpu/feature_decays.h has the decays where each feature of the keys has one.
+// Let e_ij = e^(g_(j+1) + … + g_i), e_i = e^(g_0 + … + g_i), and S₀ and S₁ the states before and after the chunk. With the delta
+// rule the u are the solution of u_i = β_i (v_i − e_i S₀ᵀk_i − Σ_(j<i) e_ij (k_i·k_j) u_j), and
+//   output_i = scale (e_i S₀ᵀq_i + Σ_(j≤i) e_ij (q_i·k_j) u_j)     S₁ = e_15 S₀ + Σ_j e_15,j k_j u_jᵀ
+// (Yang et al., "Gated Delta Networks", 2412.06464). All e are at most 1 if all g are at most 0. Where g_i is −∞ or so low that
+// e^g_i is 0, differences of sums of g would be NaN or inexact, so position i begins a new segment: e from one segment to another
+// is 0, and the sums of g begin anew. attn/recurrent/cpu/feature_decays.h computes the decays if each feature of the keys has
+// one.
 #pragma once
 
 #include "attn/cpu/chunk_rows.h"
@@ -30,8 +31,9 @@ class RecurrentChunk {
   }
 
  protected:
-  static constexpr float kBorder = -104;  // a smaller g clears the state, since e^g is 0 in float32
+  static constexpr float kBorder = -104;  // A lower g clears the state, since e^g is 0 in float32.
 
+  // Loads `count` positions from `first` on, and sets their decays. Rows after them become zero.
   void load(int64_t first, int64_t count, bool with_queries) {
     load_rows<V, E>(p_.k, first, count, p_.key_dim, b_.k, b_.keys, 2 * kChunkRows);
     if (p_.normalizes) normalize(b_.k, count, b_.inverse_k);
@@ -47,7 +49,7 @@ class RecurrentChunk {
     else set_decays();
   }
 
-  // Sets u, and the decayed scores that are needed for it.
+  // Sets u and, with the delta rule, pairs_kk, from the state before the chunk.
   void compute_updates(const float* s) {
     if constexpr (kDelta) {
       if constexpr (!kFeatures) scores_of<V, Triangle::lower>(b_.left_k, b_.k, b_.keys, b_.keys, b_.pairs_kk);
@@ -75,6 +77,7 @@ class RecurrentChunk {
     }
   }
 
+  // Sets pairs_qk. In chunks whose feature decays are not moderate, load() has set it.
   void score_queries() {
     if constexpr (kFeatures) {
       if (features_.moderate()) scores_of<V, Triangle::lower>(b_.left_q, b_.written_k, b_.keys, b_.keys, b_.pairs_qk);
@@ -86,8 +89,8 @@ class RecurrentChunk {
     });
   }
 
-  // S₁ from S₀; both may be in the same place. Afterwards the rows of k, or of written_k, are multiplied by their decay to the
-  // end of the chunk.
+  // Computes S₁ from S₀, which may be the same memory. Afterwards the rows of k or, with kFeatures, of written_k are multiplied
+  // by the decay from their position to the end of the chunk.
   void update(const float* s0, float* s1) {
     if constexpr (kFeatures) {
       features_.multiply_by_edge(b_.written_k);
@@ -98,19 +101,21 @@ class RecurrentChunk {
     }
   }
 
-  // Calls work(index of the pair in a matrix of pairs, i) for every vector of pairs that has some with j ≤ i.
+  // Calls work(index in a matrix [16][16], i) for every vector of numbers [j][i], [j][i+1], … that has some with j ≤ i.
   template <class Work>
   [[gnu::always_inline]] void for_each_pair(const Work& work) const {
     for (int c = 0; c < kChunkRows; c += V::kLanes)
       for (int j = 0; j < c + V::kLanes; ++j) work(int64_t{j} * kChunkRows + c, c);
   }
 
+  // to[d][i] = left[d][i] · factors[i]
   void scaled_columns(const float* left, const float* factors, float* to) const {
     for (int c = 0; c < kChunkRows; c += V::kLanes) {
       const auto f = V::load(factors + c);
       for (int64_t d = 0; d < b_.keys; ++d) V::store(to + d * kChunkRows + c, V::mul(V::load(left + d * kChunkRows + c), f));
     }
   }
+  // x[i] *= factors[i] for the 16 rows.
   static void scale_rows(float* x, int64_t width, const float* factors) {
     for (int i = 0; i < kChunkRows; ++i) scale_row<V>(x + i * width, width, factors[i]);
   }
@@ -118,8 +123,8 @@ class RecurrentChunk {
   const RecurrentHeadParams& p_;
   ScratchCutter cut_;
   RecurrentScratch b_;
-  FeatureDecays<V> features_;  // with kFeatures alone
-  float kept_ = 1;             // e_15, with which the state before the chunk counts after it
+  FeatureDecays<V> features_;  // used only with kFeatures
+  float kept_ = 1;             // e_15, the decay of the state over the whole chunk
 
  private:
   void normalize(float* rows, int64_t count, float* inverse) const {
@@ -130,7 +135,7 @@ class RecurrentChunk {
     }
   }
 
-  // Positions after `count` neither decay nor change the state.
+  // Positions after `count` get g = 0 and β = 0, so that they do not change the state.
   void load_gates(int64_t first, int64_t count) {
     const auto* g = static_cast<const float*>(p_.g);
     const auto* beta = static_cast<const float*>(p_.beta);
@@ -148,7 +153,7 @@ class RecurrentChunk {
     }
   }
 
-  // Also the rows of q and k multiplied by their decays. Positions after `count` do not decay.
+  // Also sets the rows of q and k multiplied by their decays. Positions after `count` get g = 0.
   void load_feature_decays(int64_t first, int64_t count, bool with_queries) {
     const Rows rows{const_cast<void*>(p_.g), p_.g_stride};
     load_rows<V, float>(rows, first, count, p_.key_dim, b_.feature_g, b_.keys, 2 * kChunkRows);
@@ -171,7 +176,7 @@ class RecurrentChunk {
       V::store(b_.e_rest + c, V::exp(V::sub(end, sums)));
     }
     for_each_pair([&](int64_t at, int c) __attribute__((always_inline)) {
-      // Of pairs with j > i, which do not count, it may be infinite.
+      // For pairs with j > i, which are not used, it may be infinite.
       V::store(b_.decays + at, V::exp(V::sub(V::load(b_.sums + c), V::all(b_.sums[at / kChunkRows]))));
     });
     for (int i = 0; last_segment_ > 0 && i < kChunkRows; ++i) {

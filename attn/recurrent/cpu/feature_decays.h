@@ -1,13 +1,14 @@
-// FeatureDecays: the decays of a chunk of 16 positions where each feature of the keys has its own.
+// FeatureDecays: the decays of a chunk of 16 positions in which each feature of the keys has its own decay.
 //
-// All formulas of attn/recurrent/cpu/chunk.h hold with vectors e_ij = e^(g_(j+1) + … + g_i), a number for each feature. So the
-// score of a pair is Σ_d e_ij[d] q_i[d] k_j[d], and a decay is a factor of rows of q and k instead of one of scores.
+// All formulas of attn/recurrent/cpu/chunk.h hold if e_ij = e^(g_(j+1) + … + g_i) is a vector with a number for each feature. The
+// score of a pair is then Σ_d e_ij[d] q_i[d] k_j[d], so decays are factors of rows of q and k instead of factors of scores.
 //
-// With G the sums of g since the beginning of the chunk and M half of the last of them, e_ij = e^(G_i − M) · e^(M − G_j): the
-// scores are products of rows of q and k that have one of these factors each. Where the decays of some feature add up to more
-// than kLargestSum, factors could overflow, and where some g is −∞ or NaN, M would be as well. In such a chunk (`moderate` is
-// false) the rows of k decay from position to position, and the scores are computed pair by pair. Nothing is subtracted or
-// divided then, so a decay of −∞ is exact, and a NaN reaches no position before its own.
+// Let G_i be the sum of g from the beginning of the chunk to position i, and M half of the last of these sums. Then
+// e_ij = e^(G_i − M) · e^(M − G_j): scores are products of rows of q, multiplied by the first factor, and rows of k, multiplied
+// by the second. If for some feature the absolute values of g add up to kLargestSum or more, the factors could overflow, and if
+// some g is −∞ or NaN, M would be, too. In such a chunk (moderate() is false) the rows of k are multiplied by the decay of one
+// position after another, and scores are computed pair by pair. Nothing is subtracted or divided, so g = −∞ is exact, and a NaN
+// reaches no position before its own.
 #pragma once
 
 #include "attn/cpu/products.h"
@@ -18,17 +19,17 @@ namespace {
 
 template <class V>
 class FeatureDecays {
-  // Factors are at most e^40 then, far from the largest float32, e^88, and their products with rows of q and k are, too.
+  // Factors are then at most e^40. The largest float32 is about e^88, which leaves room for their products with rows of q and k.
   static constexpr float kLargestSum = 80;
 
  public:
   explicit FeatureDecays(const RecurrentScratch& buffers) : b_(buffers) {}
 
-  // Whether e_ij is e_read_i · e_written_j.
+  // Whether all decays e_ij of the chunk are e_read_i · e_written_j.
   bool moderate() const { return moderate_; }
 
-  // From feature_g, sets what q and k are multiplied by: from the beginning of the chunk to position i by e_edge · e_read_i, from
-  // position i to the end by e_edge · e_written_i, and from its beginning to its end by e_kept.
+  // Sets, from feature_g, the decays e_edge · e_read_i from the beginning of the chunk to position i, e_edge · e_written_i from
+  // position i to its end, and e_kept from its beginning to its end. If the chunk is not moderate, feature_g becomes e^g.
   void set() {
     auto large = V::zero();
     for (int64_t c = 0; c < b_.keys; c += V::kLanes) {
@@ -39,7 +40,7 @@ class FeatureDecays {
         size = V::add(size, V::max(g, V::sub(V::zero(), g)));
         V::store(b_.e_read + at, sum);
       }
-      // A comparison with NaN is false.
+      // A sum that is NaN counts as large, because a comparison with NaN is false.
       large = V::add(large, V::choose(V::greater(V::all(kLargestSum), size), V::zero(), V::all(1)));
     }
     moderate_ = V::sum(large) == 0;
@@ -75,7 +76,8 @@ class FeatureDecays {
         V::store(to + at, V::mul(V::load(left + at), V::all(b_.e_edge[d])));
   }
 
-  // Pair by pair: pairs_kk, the scores of k_i and k_j for j < i, and pairs_qk, those of q_i and k_j for j ≤ i.
+  // Sets pair by pair the decayed scores: with `keys` pairs_kk, those of k_i and k_j for j < i, and with `queries` pairs_qk,
+  // those of q_i and k_j for j ≤ i.
   void score_one_by_one(bool keys, bool queries) const {
     copy(b_.k, b_.moving_k);
     for (int64_t i = 0; i < kChunkRows; ++i) {
@@ -96,8 +98,8 @@ class FeatureDecays {
     }
   }
 
-  // grad_q[i] += Σ_j grad_qk_ij · e_ij · k_j, and the same of grad_kk and grad_k unless they are null, over the positions j < i.
-  // The number of i and j is at [j][i].
+  // grad_q[i] += Σ_j grad_qk_ij · e_ij · k_j over the positions j < i, and grad_k[i] the same with grad_kk unless that is null.
+  // grad_qk_ij is grad_qk[j][i].
   void read_one_by_one(const float* grad_qk, float* grad_q, const float* grad_kk, float* grad_k) const {
     copy(b_.k, b_.moving_k);
     for (int64_t i = 0; i < kChunkRows; ++i) {
@@ -129,7 +131,8 @@ class FeatureDecays {
     }
   }
 
-  // x for features from c on, and zero for those of which position i leaves nothing that float32 represents with all digits.
+  // x for the features from c on, but zero for features whose decay e^g at position i is below the smallest normal float32, which
+  // clears the state. In moderate chunks there are none.
   typename V::F zero_if_cleared(int64_t i, int64_t c, typename V::F x) const {
     if (moderate_) return x;
     return V::choose(V::greater(V::all(1.17549435e-38f), V::load(b_.feature_g + i * b_.keys + c)), V::zero(), x);

@@ -45,7 +45,7 @@ class RecurrentForward : RecurrentChunk<V, E, kDelta, kFeatures> {
     const ReadTile tile{b_.left_q, s, b_.keys, b_.values, b_.pairs_qk, b_.u, b_.values, b_.products};
     const RowStore<V, E> to(p_.output, first, count, p_.value_dim, 2 * kChunkRows);
     if (to.takes_whole_chunk()) return read_rows<V, Triangle::lower>(tile, {to.floats(), to.stride, b_.scales});
-    float* outputs = kDelta ? b_.v : b_.products;  // rows of v are not needed any more
+    float* outputs = kDelta ? b_.v : b_.products;  // With the delta rule the rows of v are no longer needed.
     read_rows<V, Triangle::lower>(tile, {outputs, b_.values, b_.scales});
     to.store_rows(outputs, b_.values, count);
   }

@@ -1,4 +1,4 @@
-// Takes the parameters of each head and of each packed sequence from the tensors of a call.
+// Sets the parameters of each head and the borders of each sequence from the tensors of a call.
 #include "attn/recurrent/cpu/heads.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +10,7 @@ namespace {
 
 using at::Tensor;
 
-// The numbers of one head of a gate [B,W,T] or [B,W,T,K].
+// The first number of head `index` of a gate [B,W,T] or [B,W,T,K]; null for an undefined gate.
 const void* gate_of_head(const Tensor& gate, int64_t index) {
   if (!gate.defined()) return nullptr;
   const auto batch = index / gate.size(1), head = index % gate.size(1);

@@ -17,15 +17,16 @@ class RecurrentHeads {
   explicit RecurrentHeads(const RecurrentArguments& arguments);
 
   void set_output(const at::Tensor& output) { output_ = output; }
-  // Leaves the rows of q null, for which kernels compute no outputs.
+  // Makes the rows of q null, so that kernels compute no outputs.
   void omit_queries() { has_queries_ = false; }
-  // All have contiguous rows, and the dtype of their inputs; but those of q and k the accumulator dtype if heads share them.
+  // Gradients have contiguous rows and the dtype of their inputs, except those of q and k, which have the accumulator dtype if
+  // heads share q and k.
   void set_gradients(const at::Tensor& grad_output, const RecurrentGradients& gradients);
 
   int64_t count() const { return v_.size(0) * v_.size(1); }
   // How many neighbouring heads of values share a head of q and k.
   int64_t sharing() const { return q_.size(1) == 0 ? 1 : v_.size(1) / q_.size(1); }
-  // The device and dtype of states.
+  // The options of states: the accumulator dtype, on the device of q.
   at::TensorOptions accumulator() const { return q_.options().dtype(accumulator_dtype(q_.scalar_type())); }
 
   // The parameters that all heads share. Rows and gates are not set.
@@ -45,7 +46,7 @@ class RecurrentSequences {
  public:
   explicit RecurrentSequences(const RecurrentArguments& arguments);
 
-  int64_t count() const { return int64_t(borders_.size()) - 1; }  // in a batch entry
+  int64_t count() const { return int64_t(borders_.size()) - 1; }  // the number of sequences of a batch entry
   int64_t begin(int64_t sequence) const { return borders_[size_t(sequence)]; }
   int64_t end(int64_t sequence) const { return borders_[size_t(sequence) + 1]; }
   // The index of a sequence's first checkpoint among those of its head.

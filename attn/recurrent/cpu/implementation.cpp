@@ -27,7 +27,7 @@ const KernelFamily<RecurrentKernels, ImplementationRequest>& recurrent_family() 
   return all;
 }
 
-// Copies a state [K,V] to one with padded rows and zeros as padding, or back. Without a state, `to` becomes zero.
+// Copies a state [K,V] to a padded one, whose padding becomes zero, or back. If `state` is null, `to` becomes zero.
 void pad_state(const char* state, const RecurrentHeadParams& p, size_t number_bytes, char* to) {
   std::memset(to, 0, size_t(state_size(p)) * number_bytes);
   for (int64_t d = 0; state && d < p.key_dim; ++d)
@@ -63,8 +63,8 @@ class RecurrentPass {
     void *state, *checkpoints, *scratch;
   };
 
-  // Calls `work` for all sequences of all heads. The state of a task is that in `initial`, or zero if it is undefined, and goes
-  // to `final` afterwards. Heads that share q and k are processed one after the other by one thread, in a fixed order.
+  // Calls `work` for all sequences of all heads. The state of a task is copied from `initial`, or zero if that is undefined, and
+  // is copied to `final` afterwards unless that is undefined. One thread processes heads that share q and k, in a fixed order.
   void run(const Tensor& initial, const Tensor& final, const Tensor& checkpoints,
            const std::function<void(const Task&)>& work) const {
     const auto sharing = heads_.sharing(), groups = heads_.count() / sharing;
@@ -100,7 +100,7 @@ class RecurrentPass {
   ThreadScratch scratch_;
 };
 
-// A step of all heads, whose parameters and scratch memory are set up once.
+// A decoding step of all heads, whose tensors and scratch memory are set up once.
 class BoundRecurrentStep final : public BoundStep {
  public:
   BoundRecurrentStep(const RecurrentKernels& kernels, RecurrentHeads heads, Tensor state, int64_t workers)
@@ -172,7 +172,7 @@ class CpuRecurrent final : public RecurrentImplementation {
     pass.run(
         grad_final_state.defined() ? grad_final_state.contiguous() : Tensor(), gradients.initial_state, checkpoints,
         [&](const RecurrentPass::Task& t) { kernels_.backward(t.params, t.begin, t.end, t.checkpoints, t.state, t.scratch); });
-    // Of heads that are shared: the sums, in the dtype and layout of the inputs.
+    // Where heads share q and k, the sums are converted to the dtype and layout of the inputs.
     for (const auto& [gradient, input] : {std::pair<Tensor&, const Tensor&>{gradients.q, a.q}, {gradients.k, a.k}})
       if (heads.sharing() > 1) gradient = like(input).copy_(gradient);
     return gradients;

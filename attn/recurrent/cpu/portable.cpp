@@ -1,5 +1,5 @@
 // The portable kernels of recurrent attention. They process one position after the other, by the definition in kernels.h, and
-// accumulate in float64 for float64 tensors and in float32 for others. They run where there are no vector kernels.
+// accumulate in float64 for float64 tensors and in float32 for others. "auto" chooses them where there are no vector kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 namespace attn::cpu {
 namespace {
 
-// The states before the blocks between two checkpoints are in memory at once, and those before the positions of one block.
+// The number of positions of a block. The backward pass holds the states before the blocks between two checkpoints, and before
+// the positions of one block.
 constexpr int64_t kBlock = 16;
 static_assert(kCheckpoint % kBlock == 0);
 
@@ -67,7 +68,7 @@ class PortableRecurrent {
   }
 
  private:
-  // A row of q or k as it is used, and what it was multiplied by.
+  // A row of q or k as it is used: normalized if asked for, with the factor `inverse` by which it was multiplied.
   struct UsedRow {
     std::vector<T> x;
     T inverse = 1;
@@ -115,7 +116,7 @@ class PortableRecurrent {
     for (int64_t d = 0; d < p_.key_dim; ++d)
       for (int64_t m = 0; m < p_.value_dim; ++m) s[d * stride_ + m] += x[size_t(d)] * y[size_t(m)];
   }
-  // A state that is cleared is forgotten even where it is infinite or NaN.
+  // S ← e^(g_t) S. Where e^(g_t) is 0, S becomes 0 even if it is infinite or NaN.
   void decay(int64_t t, T* s) const {
     T factor = kept(t, 0);
     for (int64_t d = 0; d < p_.key_dim; ++d) {
@@ -123,7 +124,7 @@ class PortableRecurrent {
       for (int64_t i = d * stride_; i < (d + 1) * stride_; ++i) s[i] = factor == 0 ? T(0) : factor * s[i];
     }
   }
-  // What position t adds to the decayed state, k uᵀ.
+  // The u of position t, which adds k uᵀ to the decayed state s.
   std::vector<T> update(int64_t t, const std::vector<T>& k, const T* s) const {
     auto u = loaded(p_.v, t, p_.value_dim);
     if (!p_.delta) return u;
@@ -137,8 +138,8 @@ class PortableRecurrent {
     add_product(k.x, update(t, k.x, s), s);
   }
 
-  // `s` is the state before position t, and is used up. `ds` is the gradient of the state after it, and becomes that of the state
-  // before it.
+  // `s` is the state before position t, and becomes the state after it. `ds` is the gradient of the state after it, and becomes
+  // that of the state before it.
   void backward_position(int64_t t, T* s, T* ds) const {
     const auto q = used(p_.q, t), k = used(p_.k, t);
     auto o = loaded(p_.grad_output, t, p_.value_dim);
@@ -178,7 +179,7 @@ class PortableRecurrent {
     decay(t, ds);
   }
 
-  // Stores the gradient of a row from that of the row as it is used.
+  // Stores the gradient of a row of q or k, from `gradient`, which is that of the row as it is used.
   void store_gradient(const Rows& rows, int64_t t, const UsedRow& used, std::vector<T> gradient) const {
     if (p_.normalizes) {
       T along = 0;
@@ -201,7 +202,7 @@ constexpr RecurrentKernels portable_kernels() {
       "portable",
       PortableRecurrent<E, T>::scratch_size,
       [](const RecurrentHeadParams& p, int64_t begin, int64_t end, void* state, void* checkpoints, void*) {
-        // States are padded, but their stride here is that of the padded values, so that the rows after key_dim stay zero.
+        // The kernels process only the first key_dim rows of a padded state. The rows after them stay zero.
         PortableRecurrent<E, T>(p, padded(p.value_dim)).forward(begin, end, static_cast<T*>(state), static_cast<T*>(checkpoints));
       },
       [](const RecurrentHeadParams& p, int64_t begin, int64_t end, const void* checkpoints, void* grad_state, void* scratch) {

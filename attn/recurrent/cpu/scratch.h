@@ -7,40 +7,41 @@
 namespace attn::cpu {
 namespace {
 
-// Rows of q and k are padded with zeros to `keys` numbers, and rows of v to `values`. Matrices [16][16] of pairs hold that of
-// query i and key j at [j][i]. `e` stands for e^(sum of the decays), from the beginning of the chunk to a position or between two
-// of them.
+// Rows of q and k are padded with zeros to `keys` numbers, and rows of v to `values`. Matrices [16][16] hold the number of query
+// i and key j at [j][i]. In the comments, `e` stands for e^(sum of g), from the beginning of the chunk to a position or from one
+// position to another.
 struct RecurrentScratch {
   int64_t keys, values;
 
-  float *q, *k, *v;                    // [16][keys], [16][keys], [16][values]: rows as loaded, q and k normalized if asked for
+  float *q, *k, *v;                    // [16][keys], [16][keys], [16][values]: rows; with `normalizes`, q and k are normalized
   float *left_q, *left_k, *left_read;  // [keys][16]: transposed rows, so that the 16 positions are lanes; multiplied by factors
   float* u;                            // [16][values]: what each position adds to the state, k uᵀ
   float *pairs_qk, *pairs_kk;          // [16][16]: q_i·k_j e and k_i·k_j e
   float *decays, *factors;             // [16][16]: e, and −β_i k_i·k_j e, the factors of the system of equations for u
-  float *g, *sums, *e, *e_rest,
-      *beta;  // [16]: decays, their sums since the beginning of the chunk, e of these, and e from a position to the end
+  // [16]: g, its sums since the beginning of the chunk or segment, e of these sums, e from each position to the end, and β
+  float *g, *sums, *e, *e_rest, *beta;
   float *scales, *read_factors, *inverse_q, *inverse_k;  // [16]: factors of outputs, −β e, and 1/length of q and k
-  float* products;                                       // [16][widest] or [widest][16]: partial sums of products
+  float* products;  // [16][widest] or [widest][16] of the wider of `keys` and `values`: partial sums of products
 
-  // For a decay of each feature only, see attn/recurrent/cpu/feature_decays.h; null otherwise.
-  float* feature_g;                    // [16][keys]: the decays as loaded, or e^g
-  float *e_read, *e_written;           // [16][keys]: what rows of q and k are multiplied by where they read and write the state
-  float *e_edge, *e_kept;              // [keys]
+  // With feature_gates only, see attn/recurrent/cpu/feature_decays.h; otherwise null.
+  float* feature_g;                    // [16][keys]: g, or e^g in chunks that are not moderate
+  float *e_read, *e_written;           // [16][keys]: the factors of q and k where the state is read, and of k where it is written
+  float *e_edge, *e_kept;              // [keys]: see FeatureDecays::set()
   float *read_q, *read_k, *written_k;  // [16][keys]: q · e_read, k · e_read and k · e_written
   float *moving_q, *moving_k;          // [16][keys]: rows that decay from position to position
 
-  // For the backward pass only; null otherwise.
-  float *grad_output, *grad_target;       // [16][values]: of output · scale, and of u or, by the delta rule, β (v − Sᵀk)
-  float* left_v;                          // [values][16]
-  float *grad_q, *grad_k, *grad_written;  // [16][keys]: of q, of k where the state is read, and of k where it is written
-  float *grad_qk, *grad_kk;               // [16][16]: of pairs of q and k, and of pairs of k
-  float* states;                          // [kCheckpoint / 16][state]: before each chunk between two checkpoints
+  // For the backward pass only; otherwise null. The gradients of:
+  float *grad_output, *grad_target;       // [16][values]: output, times scale; and u or, with the delta rule, β (v − Sᵀk)
+  float *grad_q, *grad_k, *grad_written;  // [16][keys]: q; k where the state is read; and k where it is written
+  float *grad_qk, *grad_kk;               // [16][16]: the decayed scores of q and k, and those of k and k
+  // and
+  float* left_v;  // [values][16]: transposed rows of v or of its gradients
+  float* states;  // [kCheckpoint / 16][state]: the states before each chunk between two checkpoints
 
-  // For both only; null otherwise.
-  float* grad_stored;  // [16][keys]: of k where it is written, through the state after the chunk
-  float* grad_kept;    // [keys]: of e_kept, times e_kept
-  float* grad_itself;  // [16]: of pairs of q and k of the same position
+  // For the backward pass with feature_gates only; otherwise null. The gradients of:
+  float* grad_stored;  // [16][keys]: k where it is written, through the state after the chunk
+  float* grad_kept;    // [keys]: e_kept, times e_kept
+  float* grad_itself;  // [16]: the scores of q and k of the same position
 
   RecurrentScratch(const RecurrentHeadParams& p, bool backward, ScratchCutter& cut)
       : keys(padded(p.key_dim)), values(padded(p.value_dim)) {

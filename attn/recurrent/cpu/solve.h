@@ -1,5 +1,5 @@
-// Triangular systems of equations for a chunk of 16 positions, and the update of a state by a chunk, in tiles whose sums stay in
-// registers. As in attn/cpu/tiles.h, an instruction set compiles each of these functions once.
+// Solves the triangular system of equations of a chunk of 16 positions, and updates a state by a chunk. Both work in tiles whose
+// sums stay in registers. As in attn/cpu/tiles.h, each instruction set compiles these functions once.
 #pragma once
 
 #include "attn/cpu/products.h"
@@ -11,12 +11,12 @@ namespace {
 // The order in which the rows of a system are solved: a row depends on those before it (forwards) or after it (backwards).
 enum class SolveOrder { forwards, backwards };
 
-// x_i += Σ_m factors(i, m) · x_m over the rows m that were solved before row i, for kVectors vectors of columns. factors(i, m) is
-// at factors[m · 16 + i] forwards, and at factors[i · 16 + m] backwards. Other rows are left out, not multiplied by zero, because
-// 0 · NaN is NaN.
+// x_i += Σ_m factors(i, m) · x_m over the rows m that are solved before row i, for kVectors vectors of columns. factors(i, m) is
+// factors[m · 16 + i] forwards, and factors[i · 16 + m] backwards. The other rows are left out instead of multiplied by zero,
+// because 0 · NaN is NaN.
 template <class V, int kVectors, SolveOrder kOrder>
 [[gnu::always_inline]] inline void solve_tile(const float* factors, float* x, int64_t stride) {
-  constexpr int kRows = 4;  // solved together, so that a row before them is loaded once
+  constexpr int kRows = 4;  // These are solved together, so that each row m is loaded once for all of them.
   constexpr bool kForwards = kOrder == SolveOrder::forwards;
   const auto factor = [&](int64_t i, int64_t m) __attribute__((always_inline)) {
     return V::all(factors[kForwards ? m * kChunkRows + i : i * kChunkRows + m]);
@@ -57,7 +57,7 @@ template <class V, int kVectors, SolveOrder kOrder>
   }
 }
 
-// Solves the system for x [16][width] in place, see solve_tile().
+// Solves the system for all columns of x [16][width] in place, see solve_tile().
 template <class V, SolveOrder kOrder>
 [[gnu::noinline]] void solve_rows(const float* factors, float* x, int64_t width) {
   for_each_column_tile<V>(
@@ -65,7 +65,8 @@ template <class V, SolveOrder kOrder>
                  __attribute__((always_inline)) { solve_tile<V, kVectors, kOrder>(factors, x + c, width); });
 }
 
-// The share of a state's row that is kept: one number for all rows, or a number for each.
+// `keep` is the decay of a state: one number for all rows, or a pointer to a number for each row. share_of_row() is that of a
+// row, and shares_from() is `keep` for the rows from `row` on.
 inline float share_of_row(float keep, int64_t) { return keep; }
 inline float share_of_row(const float* keep, int64_t row) { return keep[row]; }
 inline float shares_from(float keep, int64_t) { return keep; }
@@ -100,6 +101,7 @@ template <class V, int kRows, int kVectors, class Keep>
     for (int c = 0; c < kVectors; ++c) V::store(after + r * columns + c * V::kLanes, sum[r][c]);
 }
 
+// update_tile() for all rows and columns of a state.
 template <class V, class Keep>
 [[gnu::noinline]] void update_state(const float* a, int64_t rows, const float* b, int64_t columns, Keep keep, const float* before,
                                     float* after) {

@@ -7,10 +7,10 @@
 namespace attn::cpu {
 namespace {
 
-// One token. With a = e^g, the new state is a S + k uᵀ, and so the output is scale (a Sᵀq + (q·k) u) with u = β (v − a Sᵀk), or
-// u = v without the delta rule. Without it, S is read and written in one pass; with it, a block of columns of S stays in the
-// first-level cache from its first to its second use. With kFeatures each feature of the keys has a decay of its own, and a S is
-// diag(a) S: rows of q and k are multiplied by a.
+// Processes one token. With a = e^g the new state is a S + k uᵀ, so the output is scale (a Sᵀq + (q·k) u), with u = β (v − a Sᵀk)
+// for the delta rule, and u = v otherwise. Without the delta rule S is read and written in one pass. With it S is read twice, in
+// blocks of columns that stay in the first-level cache from the first time to the second. With kFeatures each feature of the keys
+// has its own decay, a S is diag(a) S, and q and k are multiplied by a.
 template <class V, class E, bool kDelta, bool kFeatures>
 class RecurrentStep {
  public:
@@ -24,7 +24,7 @@ class RecurrentStep {
 
   static int64_t scratch_size(const RecurrentHeadParams& p) { return 4 * padded(p.key_dim) + padded(p.value_dim); }
 
-  // The token at `position`. Rows of the state are `width` numbers apart.
+  // Processes the token at `position`. Rows of the state are `width` numbers apart.
   void run(float* s, int64_t width, int64_t position) {
     width_ = width;
     position_ = position;
@@ -61,14 +61,14 @@ class RecurrentStep {
     scale_row<V>(row, width, 1 / __builtin_sqrtf(dot<V>(row, row, width) + float(kLengthEpsilon)));
   }
 
-  // The columns from c on, of which the last vector has so many.
+  // Processes kVectors vectors of columns from c on, of which the last vector has `last` columns.
   template <int kVectors>
   [[gnu::always_inline]] void columns(float* state, int64_t c, int64_t last) {
     const auto lanes = V::first(last);
     const auto load = [&](const float* from, int n) __attribute__((always_inline)) {
       return kVectors > 1 ? V::load(from + n * V::kLanes) : V::load(from, lanes);
     };
-    // Stores of vectors may change any member, so that the loops read none.
+    // Copies of members, because the compiler must assume that a store of a vector changes members.
     const float *const rows_q = q_, *const rows_k = k_, *const read_with = kDelta && kFeatures ? decayed_k_ : k_,
                        *const decays = decays_;
     const int64_t width = width_, keys = p_.key_dim;

@@ -1,5 +1,5 @@
-// RecurrentTable: the table of recurrent attention's vector kernels for one element type E, which choose the rule of the update
-// at run time. avx512.cpp, avx2.cpp and neon.cpp compile it, each for its own vectors V.
+// RecurrentTable: the table of recurrent attention's vector kernels for one element type E. The kernels choose the rule and the
+// kind of decays at run time. avx512.cpp, avx2.cpp and neon.cpp compile the table, each for its own vectors V.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"
@@ -10,13 +10,14 @@
 namespace attn::cpu {
 namespace {
 
-// Sequences of at most so many positions are computed token by token: a chunk takes as long as 9 to 15 tokens (AVX2, 64 and 128
-// dimensions), however few of its 16 positions there are. A step computes an output, so that a chunk is the way without queries.
+// Sequences of at most so many positions are computed token by token, because a chunk takes as long as 9 to 15 tokens (AVX2, 64
+// and 128 dimensions), no matter how many of its 16 positions are used. Without queries chunks are used, since a step computes an
+// output.
 constexpr int64_t kTokenByToken = 8;
 
 template <class V, class E>
 class RecurrentTable {
-  // Calls work(Kernel<V, E, whether the delta rule computes u, whether each feature of the keys decays>(params, scratch)).
+  // Calls work(kernel) with a Kernel<V, E, delta rule?, a decay for each feature of the keys?>(params, scratch).
   template <template <class, class, bool, bool> class Kernel, class Work>
   static void with(const RecurrentHeadParams& params, void* scratch, const Work& work) {
     if (params.delta && params.feature_gates) work(Kernel<V, E, true, true>(params, scratch));

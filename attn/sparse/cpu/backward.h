@@ -1,10 +1,10 @@
 // The backward pass of sparse attention over a part of the visible pairs, written over vectors V and elements E.
 //
-// A tile of 64 queries meets one tile of keys after the other. With the weights w = e^(score − log-sum-exp), which are computed
-// again, and the gradient g of the output:
+// A tile of 64 queries is processed with one tile of keys after another. With the weights w = e^(score − log-sum-exp), which are
+// computed again, the gradient g of the output, and delta of SparseKernels::store_delta():
 //   grad_v[j] += Σ_i w[i,j] g[i]              ds[i,j] = w[i,j] (g[i]·v[j] − delta[i])
 //   grad_q[i] += scale · Σ_j ds[i,j] k[j]     grad_k[j] += scale · Σ_i ds[i,j] q[i]
-// The gradient of the queries of a tile stays in a buffer; those of keys and values are added to in memory.
+// The gradient of the queries of a tile stays in a buffer; gradients of keys and values are added to memory in each tile.
 #pragma once
 
 #include "attn/sparse/cpu/tile.h"
@@ -74,7 +74,7 @@ class SparseBackward {
  private:
   int64_t query(int64_t i) const { return part_.query(row_ + i); }
 
-  // The weights of a row without a key, and of the rows after the last one, are e^(score − ∞) = 0.
+  // For rows that see no key, and for the rows after the last one, the log-sum-exp becomes ∞, so that their weights are 0.
   void load_row_sums() {
     const auto* const log_sum_exp = static_cast<const float*>(p_.log_sum_exp);
     const auto* const delta = static_cast<const float*>(p_.delta);

@@ -35,7 +35,7 @@ double KeyValueCache::bytes_for(const Problem& p) {
 
 KeyValueCache::Content KeyValueCache::append(const Inputs& tokens) {
   const auto count = tokens.k.size(2);
-  // Runs of tokens whose places are next to each other. Of the tokens in the middle, those that later ones replace are left out.
+  // Copies runs of tokens whose places are next to each other. Tokens that later ones of the same call would replace are skipped.
   for (int64_t t = 0; t < count;) {
     const auto token = position() + t, at = place(token);
     if (const auto last_kept = position() + count - (capacity() - first_); token >= first_ && token < last_kept) {
@@ -63,7 +63,8 @@ at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::T
                            const std::optional<at::Tensor>& sinks) {
   Inputs all{q, k, v};
   const auto batch = q.size(0), heads = all.output_heads();
-  // Where heads share keys and values alike, the queries of a group are rows of one product, which needs no copies of the cache.
+  // If heads share keys and values in the same way, the queries of a group are rows of one product, which needs no copy of the
+  // cache.
   if (v.size(1) != k.size(1) || q.size(1) != heads) all = all.with_all_heads();
   const auto groups = all.k.size(1);
   const auto rows = all.q.reshape({batch, groups, heads / groups, q.size(3)}) / std::sqrt(double(q.size(3)));
@@ -81,7 +82,7 @@ Cost cached_step_cost(const Problem& p, double state_bytes) {
   return {rows * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state_bytes + token, state_bytes + token};
 }
 
-// A step that writes its key and value into the cache and attends to it.
+// A decoding step that writes its key and value into the cache, and attends to the cache.
 class BoundCacheStep : public BoundStep {
  public:
   BoundCacheStep(KeyValueCache& cache, const Inputs& token, const at::Tensor& output, int64_t workers,
@@ -102,7 +103,7 @@ class BoundCacheStep : public BoundStep {
         return x.mutable_data_ptr<float>() + index / heads * x.stride(0) + index % heads / (heads / x.size(1)) * x.stride(1);
       };
       float *const k = row(cache_.k_), *const v = row(cache_.v_);
-      // Heads that share keys write the same numbers, each before it reads them.
+      // Each head writes the key and value before it reads them. Heads that share keys write the same numbers.
       std::copy_n(row(token_.k), head_dim, k + place * head_dim);
       std::copy_n(row(token_.v), value_dim, v + place * value_dim);
       const auto& sinks = token_.sinks;

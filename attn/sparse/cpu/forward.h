@@ -1,8 +1,7 @@
 // The forward pass of sparse attention over a part of the visible pairs, written over vectors V and elements E.
 //
-// A tile of 64 queries meets one tile of keys after the other. The largest score m, the sum l of e^(score − m) and the output
-// Σ e^(score − m) v of the keys so far stay in buffers; where m grows, both sums are multiplied by e^(old − new). No more memory
-// is needed than these buffers.
+// A tile of 64 queries is processed with one tile of keys after another. For the keys so far, buffers hold the largest score m,
+// the sum of e^(score − m), and the sum of e^(score − m) v. Where m grows, both sums are multiplied by e^(old m − new m).
 #pragma once
 
 #include <cmath>
@@ -15,7 +14,8 @@ namespace {
 template <class V, class E>
 class SparseForward {
   using F = typename V::F;
-  static constexpr float kLowest = -3.4028234e38f;  // where no key was seen yet: finite, so that no difference of scores is NaN
+  // The largest score of a query that has seen no key yet. It is finite, so that no difference of scores is NaN.
+  static constexpr float kLowest = -3.4028234e38f;
 
  public:
   SparseForward(const SparseHeadParams& params, const VisiblePart& part, ScratchCutter cut)
@@ -53,7 +53,7 @@ class SparseForward {
 
   Rows partial_output() const { return {p_.partial_output, value_width_}; }
 
-  // The output so far of query i where parts are joined.
+  // Loads the output of query i for the parts so far.
   void load_partial(int64_t i) {
     float* to = sums_ + i * value_width_;
     if (p_.partial_output) load_rows<V, float>(partial_output(), query(i), 1, value_width_, to, value_width_, 0, 1);
@@ -89,8 +89,8 @@ class SparseForward {
 
   static constexpr int kVectors = 2;
 
-  // Replaces the scores of kVectors vectors of queries by e^(score − m), and adds them to the sums. Writes the factors of what
-  // was added before, and returns whether any is not 1.
+  // Replaces the scores of kVectors vectors of queries by e^(score − m), and adds them to their sums. Writes the factors e^(old m
+  // − new m) to `factors`, and returns whether any of them is not 1.
   [[gnu::noinline]] bool weigh(float* scores, int64_t keys, int64_t query, float* factors) {
     F before[kVectors], largest[kVectors], total[kVectors];
     for (int c = 0; c < kVectors; ++c) largest[c] = before[c] = V::load(largest_ + query + c * V::kLanes);

@@ -27,18 +27,18 @@ const KernelFamily<SparseKernels, ImplementationRequest>& sparse_family() {
   return all;
 }
 
-// Some rows of a part, for one head of the output, or all rows of several parts that are joined one after the other.
+// For one head of the output, the rows begin … end − 1 of a part, or all rows of `parts` parts that are joined one after another.
 struct SparseTask {
-  int64_t head;  // counted over the batch
-  const VisiblePart* part;
+  int64_t head;             // counted over the batch
+  const VisiblePart* part;  // the first part
   int64_t begin, end;
-  int64_t pairs;  // computed, visible or not
+  int64_t pairs;  // how many pairs are computed, visible or not
   int64_t parts = 1;
 };
 
-// The number of pairs in the ranges of keys that tiles of rows meet.
+// The number of pairs of rows with the ranges of keys that their tiles see.
 int64_t pairs_of(const VisiblePart& part, int64_t begin, int64_t end, int64_t tile) {
-  int64_t pairs = end - begin;  // rows without keys are written, too
+  int64_t pairs = end - begin;  // Rows that see no key are written, too.
   for (; begin < end; begin += tile) {
     const auto rows = std::min(tile, end - begin);
     Interval one, other;
@@ -105,8 +105,9 @@ class SparsePass {
     grad_k_ = accumulator_like(k_);
     grad_v_ = accumulator_like(v_);
     const ThreadScratch scratch(kernels_.scratch_size(common_), numbers_);
-    // Heads that share keys or values are a group, which one thread processes. Groups that cannot be divided evenly are processed
-    // one after the other, with the rows divided among the threads, each of which adds to gradients of its own.
+    // Heads that share a head of q, k or v are a group. One thread processes a group, unless the groups cannot be distributed
+    // evenly over the threads: then they are processed one after another, and the rows of each are distributed over the threads,
+    // each of which adds to gradients of its own.
     const auto groups = head_groups(), sharing = groups == 0 ? 0 : batch_ * heads_ / groups;
     if (are_divided_evenly(groups)) {
       backward_by_groups(groups, sharing, scratch);
@@ -123,12 +124,12 @@ class SparsePass {
   static int64_t threads() { return at::get_num_threads(); }
   // The number of groups of heads that share no head of q, k or v, over the batch.
   int64_t head_groups() const { return batch_ * std::gcd(std::gcd(q_.size(1), k_.size(1)), v_.size(1)); }
-  // Whether threads have about as much work as each other if each processes some of so many equal pieces.
+  // Whether all threads have about the same work if `pieces` equal pieces are distributed over them.
   static bool are_divided_evenly(int64_t pieces) {
     return pieces >= threads() && (pieces % threads() == 0 || pieces >= 4 * threads());
   }
 
-  // A tensor of zeros to which the kernels add gradients with respect to x: in the accumulator dtype, with padded rows.
+  // A tensor of zeros to which the kernels add gradients of x: in the accumulator dtype, with padded rows.
   Tensor accumulator_like(const Tensor& x) const {
     return at::zeros({x.size(0), x.size(1), x.size(2), padded(x.size(3))}, numbers_);
   }
@@ -164,7 +165,8 @@ class SparsePass {
       const auto grad_k = all_k[group], grad_v = all_v[group];
       for (const auto* all : {&more_k, &more_v})
         for (const auto& more : *all) more.zero_();
-      // Rows of one stage have gradients of their own, those of the next stage or head may have the same.
+      // The rows of one stage and head have different gradients of q. Those of the next stage or head may have the same, so they
+      // are processed only after all threads are done.
       for (auto index = group * sharing; index < (group + 1) * sharing; ++index)
         for (size_t stage = 0; stage < stages_; ++stage)
           share(tasks_of(stage, index, index + 1, threads()), threads(), [&](const SparseTask& task, int64_t thread) {
@@ -179,7 +181,7 @@ class SparsePass {
       for (const auto& more : more_v) grad_v.add_(more);
     }
   }
-  // The address in `to` of what has the address p in `from`, a tensor of the same layout.
+  // The address in `to` that corresponds to the address p in `from`, a tensor of the same layout.
   static void* moved(void* p, const Tensor& from, const Tensor& to) {
     return static_cast<char*>(to.data_ptr()) + (static_cast<char*>(p) - static_cast<char*>(from.data_ptr()));
   }
@@ -205,7 +207,7 @@ class SparsePass {
     }
   }
 
-  // The rows of a stage for the heads begin … end − 1, divided into enough tasks for so many threads.
+  // The tasks of a stage for the heads begin … end − 1, divided finely enough for `thread_count` threads.
   std::vector<SparseTask> tasks_of(size_t stage, int64_t begin, int64_t end, int64_t thread_count) const {
     const auto tile = kernels_.tile;
     constexpr int64_t kTasksOfThread = 16;
@@ -230,13 +232,13 @@ class SparsePass {
     return tasks;
   }
 
-  // Calls work(task, thread) for all tasks. Each thread has neighbouring tasks with about the same number of pairs, so that what
-  // a thread computes depends on the number of threads alone.
+  // Calls work(task, thread) for all tasks. Each thread gets consecutive tasks with about the same number of pairs, so that the
+  // assignment, and with it the order of sums, depends only on the number of threads.
   template <class Task, class Work>
   static void share(const std::vector<Task>& tasks, int64_t thread_count, const Work& work) {
     std::vector<int64_t> before{0};
     for (const auto& task : tasks) before.push_back(before.back() + task.pairs);
-    // The first task whose middle is beyond this thread's share.
+    // The first task of a thread: the one whose middle lies in the thread's share of the pairs.
     const auto first_task = [&](int64_t thread) {
       const auto share = double(before.back()) * double(thread) / double(thread_count);
       size_t task = 0;
@@ -281,7 +283,7 @@ class SparsePass {
 
   const SparseKernels& kernels_;
   std::vector<std::vector<VisibleParts>> parts_;  // of each batch entry, or of all
-  // The second stage where blocks are chosen: the parts of each batch entry and head of the choice.
+  // With chosen blocks, the parts of the second stage for each batch entry and head of the choice.
   std::vector<ChosenParts> chosen_;
   int64_t chosen_heads_ = 0;
   size_t stages_ = 0;

@@ -1,5 +1,5 @@
 // The portable kernels of sparse attention. They process one query after another, and accumulate in float64 for float64 tensors
-// and in float32 for others. They run where there are no vector kernels.
+// and in float32 for others. "auto" chooses them where there are no vector kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace attn::cpu {
 namespace {
 
-// E is the element type of the tensors, T the accumulator dtype. The public functions implement those of SparseKernels.
+// E is the element type of the tensors, T the accumulator dtype. The public functions are those of SparseKernels.
 template <class E, class T>
 class PortableSparse {
  public:
@@ -26,7 +26,7 @@ class PortableSparse {
       const T before = resumes ? log_sum_exp[i] : T(p_.sink);
       T largest = before;
       for_each_key(t, [&](int64_t j) { largest = std::max(largest, score(i, j)); });
-      // Without a key or a sink, every weight would be e^(−∞ + ∞).
+      // Without a key or a sink, `before - largest` would be −∞ − −∞, which is NaN.
       const bool has_none = largest == -INFINITY;
       T total = has_none ? T(0) : std::exp(before - largest);
       for (int64_t m = 0; m < p_.value_dim; ++m) sums[m] = resumes && !has_none ? total * partial_output(i, m) : T(0);

@@ -1,7 +1,8 @@
 // A tile of scores: which of its pairs are visible, and the loads and products that both passes need.
 //
 // A tile has up to 64 queries and 64 keys. Its matrices are transposed, [key][query], so that the queries are the lanes of
-// vectors: the maxima, sums and factors of the softmax are vectors, and products read keys and values as they lie in the tensors.
+// vectors: the maxima, sums and factors of the softmax are vectors, and products read keys and values from the tensors, without a
+// copy.
 #pragma once
 
 #include "attn/cpu/chunk_rows.h"
@@ -12,10 +13,10 @@
 namespace attn::cpu {
 namespace {
 
-constexpr int64_t kTile = 64;  // queries, and keys
+constexpr int64_t kTile = 64;  // the number of queries and of keys
 
-// How many queries' columns have a range of keys of their own where not all pairs of a tile are visible: as many as the tiles of
-// products have.
+// In a tile with hidden pairs, the number of neighbouring queries that are computed together, with the range of keys that they
+// see: as many as a tile of a product has.
 template <class V>
 constexpr int64_t kGroup = V::kLanes * (V::kLanes == 16 ? 2 : kTileColumns<V>);
 
@@ -36,7 +37,7 @@ struct TileMask {
     }
   }
 
-  // The keys among `keys` between the first and the last that a query of begin … end − 1 sees.
+  // The keys from the first to the last that some query of begin … end − 1 sees, among `keys` keys.
   Interval keys_of(int64_t begin, int64_t end, int64_t keys) const {
     const auto meets = [&](const Interval& x) { return x.begin < end && x.end > begin && x.begin < x.end; };
     Interval found{keys, 0};
@@ -50,7 +51,7 @@ struct TileMask {
   bool sees_all(int64_t j, int64_t begin, int64_t end) const { return one[j].begin <= begin && one[j].end >= end; }
 };
 
-// x where a query of the lanes c, c+1, … sees key j, −∞ elsewhere.
+// x in lanes whose query c, c+1, … sees key j, and −∞ in the others.
 template <class V>
 inline typename V::F keep_visible(const TileMask& mask, int64_t j, int64_t c, typename V::F x) {
   const auto hidden = V::all(-__builtin_inff());
@@ -63,7 +64,7 @@ inline typename V::F keep_visible(const TileMask& mask, int64_t j, int64_t c, ty
   return kept;
 }
 
-// Rows of a tensor as float32 with zeros up to padded(dim): the tensor's own memory where it has this form, or a copy.
+// Rows of a tensor as float32 with zeros up to padded(dim): the memory of the tensor if it has this form, otherwise a copy.
 struct TileRows {
   const float* data;
   int64_t stride;
@@ -75,7 +76,7 @@ template <class V, class E>
   for (int64_t j = 0; j < keys; ++j) load_rows<V, E>(rows, part.position(key + j), 1, dim, to + j * width, width, 0, 1);
 }
 
-// The rows of k or v of the keys of a tile.
+// The rows of k or v for the keys of a tile.
 template <class V, class E>
 inline TileRows rows_of_keys(const Rows& rows, const VisiblePart& part, int64_t key, int64_t keys, int64_t dim, float* buffer) {
   const auto width = padded(dim);
@@ -109,23 +110,23 @@ inline void load_queries(const Rows& rows, const VisiblePart& part, int64_t row,
   transpose<V>(to, width, kTile, width, transposed, kTile);
 }
 
-// Some queries of a tile and the keys that they see.
+// Some queries of a tile, and the range of keys that they see.
 struct TileBlock {
   const TileMask& mask;
-  TileRows k, v;         // of all keys of the tile
+  TileRows k, v;         // the rows of all keys of the tile
   int64_t key;           // the first key of the tile
-  int64_t begin, count;  // the queries
-  Interval seen;         // the keys, counted in the tile
+  int64_t begin, count;  // the first query, counted from that of the tile, and their number
+  Interval seen;         // the keys, counted from the first key of the tile
 
   int64_t keys() const { return seen.end - seen.begin; }
   const float* k_rows() const { return k.data + seen.begin * k.stride; }
   const float* v_rows() const { return v.data + seen.begin * v.stride; }
-  // The numbers of the block in a matrix [key][query] of the tile.
+  // The first number of the block in a matrix [key][query] of the tile.
   float* in(float* matrix) const { return matrix + seen.begin * kTile + begin; }
 };
 
-// Calls work(block) for the blocks of the queries row … row + rows − 1 with all keys in `ranges`. The buffers are for kTile rows
-// of keys and of values.
+// Calls work(block) for all blocks of the queries row … row + rows − 1 and the keys in `ranges`. The buffers have room for kTile
+// rows of keys and of values.
 template <class V, class E, class Work>
 inline void for_each_block(const SparseHeadParams& p, const VisiblePart& part, int64_t row, int64_t rows,
                            const Interval (&ranges)[2], float* k_buffer, float* v_buffer, const Work& work) {

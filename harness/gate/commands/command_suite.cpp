@@ -104,7 +104,7 @@ void CommandSuite::add_pair() {
   }
 }
 
-// Adds the case's first pair that is waiting to what was measured of it.
+// Adds the first waiting pair of the case to what was measured of it.
 void CommandSuite::take(size_t index) {
   auto& suite_case = cases_[index];
   if (!suite_case.is_compared() || waiting_[index].empty()) return;

@@ -1,8 +1,8 @@
-// The benchmarks of a command of others as the cases of a gate.
+// The benchmarks of a user's command as the cases of a gate.
 //
 // One run of the command is one process in the sense of gate.h: it gives one value for each benchmark, however many repetitions
-// it makes. A pair is a run on each side, one right after the other, in random order. What slows the machine down for longer than
-// a pair takes therefore slows both of its runs down.
+// it makes. A pair is a run on each side, one right after the other, in random order. So a disturbance of the machine that lasts
+// longer than a pair slows both of its runs down.
 #pragma once
 
 #include <deque>
@@ -20,13 +20,13 @@ class CommandSuite : public GateSuite {
   // files of one run.
   CommandSuite(BenchmarkCommand command, SuiteOptions options, std::vector<Side> sides, std::filesystem::path scratch);
 
-  // Runs the command once on each side, which tells what benchmarks there are and is not counted. A benchmark that the base lacks
-  // is new; one that the candidate lacks, or that fails, is unusable. Throws WorkerError as run_benchmark_command() does, and if
-  // the sides write different formats.
+  // Runs the command once on each side to find out what benchmarks there are; the values of these runs are not used. A benchmark
+  // that the base lacks is new; one that the candidate lacks, or that fails, is unusable. Throws WorkerError as
+  // run_benchmark_command() does, and if the sides write different formats.
   void check() override;
   // Runs a pair. Throws WorkerError as run_benchmark_command() does.
   void measure(std::vector<size_t> cases) override;
-  // Each pair measures every benchmark, so that the value of another benchmark is kept until it is asked for.
+  // Each pair measures every benchmark. The values of the other benchmarks are kept until these are asked for.
   void measure_one(size_t index) override;
   // Throws UsageError.
   void count_instructions() override;
@@ -42,7 +42,7 @@ class CommandSuite : public GateSuite {
   BenchmarkCommand command_;
   std::filesystem::path scratch_;
   ForeignMeasure measure_;
-  // For each case, the values of pairs that were not asked for yet, one for each side.
+  // For each case, the pairs that were not asked for yet; a pair has one value for each side.
   std::vector<std::deque<std::vector<double>>> waiting_;
 };
 

@@ -1,4 +1,4 @@
-// Computes the errors of outputs and gradients, and how large errors may be that rounding cannot avoid.
+// Computes the errors of outputs and gradients, and the part of the errors that rounding makes unavoidable.
 #include "harness/worker/checks/agreement.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ struct Errors {
   double absolute = 0, relative = 0, of_row = 0;
 };
 
-// `min_scale` is the smallest divisor of differences, and `min_row_scale` that of a row's.
+// `min_scale` is the smallest divisor of the differences of a tensor, and `min_row_scale` that of the differences of a row.
 Errors errors_of(const at::Tensor& result, const at::Tensor& reference, double min_scale, double min_row_scale) {
   Errors errors;
   if (reference.numel() == 0) return errors;
@@ -45,7 +45,8 @@ Errors errors_of(const at::Tensor& result, const at::Tensor& reference, double m
   return errors;
 }
 
-// How many times the change of the reference is unavoidable. The rounding errors of sums of many terms add up.
+// The unavoidable error is so many times the error of the reference with changed inputs, because the rounding errors of sums of
+// many terms add up.
 constexpr double kSensitivityFactor = 16;
 
 // `changed` is the reference for inputs that are changed by `change` rounding errors, and has no tensors if the inputs are not

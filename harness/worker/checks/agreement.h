@@ -27,9 +27,9 @@ struct Agreement {
   // median row, and for a gradient at least a thousandth of the largest entry of all gradients. Rows with small entries, such as
   // the gradients of late queries in a causal call, do not count in max_rel_error.
   double max_row_error = 0;
-  // The same two errors, less what is unavoidable if the inputs are ill-conditioned: 16 times the error of the reference itself,
-  // in the same tensor, when every input is changed by one rounding error of its dtype. They equal the two errors if the inputs
-  // are not ill-conditioned.
+  // The same two errors, minus the error that is unavoidable if the inputs are ill-conditioned: 16 times the error of the
+  // reference itself, in the same tensor, when every input is changed by one rounding error of its dtype. They equal the two
+  // errors if the inputs are not ill-conditioned.
   double excess_error = 0, excess_row_error = 0;
 
   bool within(double tolerance) const { return finite && excess_error <= tolerance; }

@@ -14,7 +14,8 @@
 namespace attnbench {
 namespace {
 
-// Far from the seeds that users choose, so that the second inputs of one case are not the first of another.
+// Is added to the seed of a case for its other inputs. It is far from the seeds that users choose, so that the other inputs of
+// one case are not the first inputs of another case.
 constexpr uint64_t kOtherSeed = 0x5eed0000;
 
 struct NamedInput {

@@ -1,6 +1,6 @@
-// Checks what a call does besides computing its result: that it leaves its inputs as they are, returns memory of its own, and
-// computes each result from its own inputs. A method that is not compiled into this program could get any of this wrong, and the
-// comparison of a single call with the reference would not show it.
+// Checks what comparing a single call with the reference does not show: that a call does not change its inputs, returns memory of
+// its own, and computes each result from the inputs of this call. A method that is not compiled into this program could get any
+// of this wrong.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace attnbench {
 
-// Copies of small inputs, or the sums of large ones, which tell after a call whether it has changed them.
+// Copies of small inputs, or sums of large ones, by which a change of the inputs is noticed after a call.
 class InputState {
  public:
   explicit InputState(const CallInputs& inputs);

@@ -12,19 +12,19 @@
 
 namespace attnbench {
 
-// What the reference of one pair (batch entry, group of heads) needs, and what there is.
+// What decides how much of a call the reference can compute.
 struct ReferenceNeed {
-  double budget_bytes = std::numeric_limits<double>::infinity();
-  bool with_gradients = false;
-  bool all_rows = false;  // ForeignMethod::reference_computes_all_rows()
+  double budget_bytes = std::numeric_limits<double>::infinity();  // the memory that the reference may use
+  bool with_gradients = false;                                    // whether it also computes gradients
+  bool all_rows = false;                                          // ForeignMethod::reference_computes_all_rows()
 };
 
 // Batch entries, groups of heads and query positions, each an int64 vector on the device of the results. The heads of a group
 // share heads of q, k or v with each other and with none of another group; where no heads are shared, a group is a head.
 struct Selection {
   at::Tensor batch, groups, rows;
-  int64_t group_count = 0;   // of the call
-  int64_t output_heads = 0;  // of the call
+  int64_t group_count = 0;   // the number of groups of the call
+  int64_t output_heads = 0;  // the number of heads of the call's output
 
   static Selection everything(const attn::Problem& problem);
   // Random query rows, including the first and the last position, of all heads and batch entries: `count` rows in all, or 16 of
@@ -34,7 +34,7 @@ struct Selection {
 
   // Number of selected rows over all selected batch entries and heads of the output.
   int64_t count() const { return batch.numel() * heads_of(output_heads).numel() * rows.numel(); }
-  // The indices of the heads of the selected groups, among the heads of a tensor with so many.
+  // The indices of the heads of the selected groups in a tensor with `heads` heads.
   at::Tensor heads_of(int64_t heads) const;
   // The selected batch entries and heads of x [B,heads,…], with all rows, or of the tensor with this declaration.
   at::Tensor select_from(const at::Tensor& x) const;

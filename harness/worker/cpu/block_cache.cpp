@@ -1,4 +1,4 @@
-// Replaces PyTorch's allocator by one that keeps large blocks that are freed.
+// Replaces PyTorch's allocator by one that caches large blocks when they are freed.
 #include "harness/worker/cpu/block_cache.h"
 
 #include <c10/core/Allocator.h>

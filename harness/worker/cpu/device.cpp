@@ -80,7 +80,7 @@ class Cpu final : public Device {
 }  // namespace
 
 int64_t bytes_beyond_caches(int64_t min, int64_t max) {
-  // A small share of the memory, because a control group kills a process that uses more than its limit.
+  // At most a small share of the memory is used, because a control group kills a process that exceeds its limit.
   max = std::max(min / 8, std::min(max, available_memory_bytes() / 8));
   min = std::min(min, max);
   return std::clamp(2 * last_level_cache_bytes(available_processor_numbers()), min, max);

@@ -15,13 +15,13 @@ struct FmaKernels {
   double (*float32)(int64_t rounds);
   double (*float64)(int64_t rounds);
   int vector_bytes;
-  const char* name;  // of the instruction set: avx512, avx2 or portable
+  const char* name;  // the instruction set: avx512, avx2 or portable
 };
 const FmaKernels& fma_kernels();
 // Multiply-adds in the vectors of AVX2; null if this processor lacks them.
 const FmaKernels* fma_kernels_avx2();
-// The same in vectors of 16 bytes, whose speed does not depend on what ran before: a core needs some microseconds to get ready
-// for wider vectors.
+// Multiply-adds of float32 in vectors of 16 bytes. Unlike those of wider vectors, which a core needs some microseconds to get
+// ready for, their speed does not depend on what ran before.
 double narrow_fma(int64_t rounds);
 
 // Reads `count` integers from memory as fast as one core can, and returns their sum.

@@ -1,4 +1,4 @@
-// Counts tensors by an allocator of its own, bounds the data of this process, and reads /proc.
+// Counts the memory of tensors with an own allocator, bounds the data segment of this process, and reads /proc.
 #include "harness/worker/cpu/memory.h"
 
 #include <c10/core/Allocator.h>

@@ -18,8 +18,8 @@ struct ProbeTimes {
 class Probe {
  public:
   explicit Probe(int64_t threads);
-  // Takes some tens of microseconds. Each thread does the work three times; its fastest counts, so that a single interrupt does
-  // not show, and the slowest thread counts.
+  // Takes some tens of microseconds. Each thread does the work three times, and its fastest time counts, so that a single
+  // interrupt does not show. The result is that of the slowest thread.
   ProbeTimes take();
 
  private:

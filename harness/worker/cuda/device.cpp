@@ -104,7 +104,7 @@ class CudaQueue final : public WorkQueue {
   bool is_done() override {
     const auto state = cudaEventQuery(end_);
     if (state == cudaErrorNotReady) {
-      (void)cudaGetLastError();  // which would otherwise report it again
+      (void)cudaGetLastError();  // clears the error, which would otherwise be reported again
       return false;
     }
     C10_CUDA_CHECK(state);
@@ -164,8 +164,8 @@ class Cuda final : public Device {
     return [stopwatch](const std::function<void()>& work) { return stopwatch->time(work); };
   }
 
-  // Reads a buffer that is larger than the second-level cache, which evicts everything else from it. The timed work would have to
-  // write back what was written here.
+  // Reads a buffer that is larger than the second-level cache, which evicts everything else from it. It does not write, because
+  // the timed work would then have to write the cache's content back to memory.
   std::function<void()> make_cache_flush() override {
     const auto bytes = std::max<int64_t>(2 * int64_t(properties_.l2CacheSize), int64_t{1} << 26);
     const auto buffer = at::zeros({bytes / 4}, at::TensorOptions(at::kFloat).device(torch_device()));

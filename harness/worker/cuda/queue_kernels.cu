@@ -18,7 +18,7 @@ __device__ uint64_t timer_ns() {
 __global__ void hold_kernel(HoldFlags* flags, uint32_t number, uint64_t max_ns) {
   const uint64_t begin = timer_ns();
   for (int64_t look = 0; look < kMaxLooks && timer_ns() - begin < max_ns; ++look)
-    if (int32_t(flags->released - number) >= 0) return;  // right also when the numbers wrap around
+    if (int32_t(flags->released - number) >= 0) return;  // The signed difference is right even when the numbers wrap around.
   if (int32_t(flags->released - number) >= 0) return;
   flags->expired = number;
   __threadfence_system();

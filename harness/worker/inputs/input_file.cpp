@@ -74,7 +74,7 @@ class File {
               std::to_string(count) + " bytes of " + what);
   }
 
-  // Up to `count` bytes from byte `begin` on.
+  // The `count` bytes from byte `begin` on. Fails if the file is shorter.
   std::string text(uint64_t begin, uint64_t count, const std::string& what) {
     if (begin > size_ || count > size_ - begin)
       fail_at(path_, std::min(begin, size_), "the end of the file", std::to_string(count) + " bytes of " + what);

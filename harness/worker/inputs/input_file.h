@@ -30,9 +30,9 @@ struct StoredInput {
   StoredTensor tensor;
 };
 
-// Each reads the header of a file and returns those of the tensors in `specs` that it holds. Throws c10::ValueError with the path
-// and, if the contents are wrong or a required tensor is missing, the byte, what was found and what was expected. No element is
-// read, and the tensors of the result lie within the file.
+// Both read the header of a file and return those of the tensors in `specs` that it holds. They throw c10::ValueError with the
+// path and, if the contents are wrong or a required tensor is missing, the byte, what was found and what was expected. No element
+// is read. All elements of the returned tensors are within the file.
 std::vector<StoredInput> read_safetensors_header(const std::string& path, const std::vector<attn::InputSpec>& specs);
 std::vector<StoredInput> read_npy_header(const std::string& path, const std::vector<attn::InputSpec>& specs);
 

@@ -29,11 +29,11 @@ constexpr std::string_view kFile = "file:";
 constexpr int64_t kCentres = 16;
 constexpr double kSpread = 0.1;  // standard deviation around a centre
 constexpr int64_t kRepeatedBlock = 64;
-constexpr int64_t kOutlierColumns = 16, kOutlierRows = 100;  // every one of so many is larger
+constexpr int64_t kOutlierColumns = 16, kOutlierRows = 100;  // every 16th column and every 100th row is larger
 constexpr double kOutlierFactor = 30;
 
-// What is drawn from one seed, beside the further tensors. Each has generators of its own. Those with negative numbers are drawn
-// for some distributions only.
+// What is drawn from one seed, besides tensors other than q, k and v. Each has generators of its own. Those with negative numbers
+// are drawn only for some distributions.
 enum Draw : int64_t {
   q_draw = 0,
   k_draw = 1,
@@ -46,7 +46,8 @@ enum Draw : int64_t {
 };
 uint64_t seed_of(Draw draw, uint64_t seed) { return draw >= 0 ? 4 * seed + uint64_t(draw) : ~(4 * seed + uint64_t(-1 - draw)); }
 
-// Every further tensor has generators of its own, too, so that its numbers do not depend on which others a method reads.
+// The seed of a tensor other than q, k and v. Each has generators of its own, so that its numbers do not depend on which other
+// tensors a method reads.
 uint64_t seed_of(const char* further_tensor, uint64_t seed) {
   uint64_t hash = 14695981039346656037u;  // FNV-1a
   for (const auto* letter = further_tensor; *letter != '\0'; ++letter) hash = (hash ^ uint8_t(*letter)) * 1099511628211u;
@@ -155,7 +156,7 @@ at::Tensor draw_further(const attn::Problem& p, const attn::InputSpec& spec, uin
     case attn::InputDraw::normal: return x;
     case attn::InputDraw::log_decay: return at::log_sigmoid(x).div_(kMeanOfLogSigmoid * source.decay_positions);
     case attn::InputDraw::unit_interval: return at::sigmoid(x);
-    case attn::InputDraw::first_of_keys: break;  // it is no tensor of its own
+    case attn::InputDraw::first_of_keys: break;  // It is a view of k and is not drawn.
   }
   TORCH_INTERNAL_ASSERT(false, "unknown draw of ", spec.name);
 }

@@ -23,8 +23,7 @@ enum class InputDistribution {
   normal,
   // Each row lies around one of 16 standard normal centres, with a standard deviation of 0.1, and is then scaled to variance one.
   // Each pair (batch, group of heads) has its own centres, which its queries and keys share. The number of rows around the c-th
-  // centre is
-  // proportional to 1/c on average.
+  // centre is proportional to 1/c on average.
   clustered,
   // A block of 64 standard normal rows is repeated. Queries and keys have a block each.
   repeated,
@@ -51,8 +50,8 @@ struct InputSource {
                         const WorkerContext& context = {});
 
   InputDistribution distribution;
-  double concentration = 1;                         // factor that q is multiplied by
-  double decay_positions = Case().decay_positions;  // after which what was read counts 1/e; for drawn decays
+  double concentration = 1;                         // the factor by which q is multiplied
+  double decay_positions = Case().decay_positions;  // for drawn decays: after how many positions the weight of a position is 1/e
   std::shared_ptr<const InputFile> file = nullptr;  // holds the tensors; null if they are drawn
   std::vector<attn::InputSpec> tensors = attn::query_key_value();
 };

@@ -1,4 +1,4 @@
-// Parses the dictionary of Python that an .npy file begins with, in the form that numpy.save() writes.
+// Parses the Python dictionary at the beginning of an .npy file, in the form that numpy.save() writes.
 #include "harness/worker/inputs/npy_description.h"
 
 #include <charconv>

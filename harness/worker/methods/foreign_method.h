@@ -27,7 +27,7 @@ class ForeignMethod : public attn::AttentionMethod {
   // that does nothing.
   virtual double call_overhead_us(const attn::Inputs& inputs) = 0;
 
-  // What stands for the text of the method in tables and figures; empty if it has no such name.
+  // The name of the method in tables and figures; empty if they show the text of the method.
   virtual std::string shown_name() const = 0;
 
   // How time and memory of a call grow with the length, such as "O(N)"; empty if the method does not say.

@@ -34,7 +34,7 @@ struct PythonModule {
   decltype(&attnbench_python_fork) fork = nullptr;
 };
 
-// How the user gets the module for Python methods, as the end of a message.
+// Why the module for Python methods is missing or how the user gets it, as the end of a message.
 std::string why_no_module(const fs::path& folder) {
   // The build writes this file when it is configured. It says why there can be no module, and is empty if there can be one.
   std::ifstream build(folder / "python-methods");

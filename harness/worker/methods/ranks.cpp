@@ -15,7 +15,7 @@ constexpr std::string_view kRing = "sparse-sdpa";
 constexpr std::string_view kSplitMethods[] = {"delta",  "gated-delta",   "gla",    "kda", "lightning",
                                               "linear", "linear-elu0.1", "retnet", kRing, "simple-gla"};
 
-// The axes whose values the drawn inputs and the measurement of ranks do not follow.
+// The axes that the measurement of ranks does not support; they must have their default values.
 constexpr std::string_view kDefaultAxes[] = {"key_lengths", "pattern",       "packed", "sinks",
                                              "inputs",      "concentration", "cache",  "graph"};
 

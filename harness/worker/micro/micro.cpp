@@ -4,15 +4,17 @@
 // --benchmark_filter:
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
 //   METHOD/step/DTYPE/heads:H/DIM                      a decoding step through the method
-//   kernel/SET/step/heads:H/DIM                        the same step without operator, checks and allocation, on one thread
-//   recurrent/SET/RULE/step/heads:H/DIM                the same of recurrent attention: decay, delta or feature-delta
-//   state/heads:H/DIM                                  reading and writing the state of a step, on one thread
-//   kernel/SET/forward/causal/heads:8/N                the forward pass of linear attention, likewise without all of that
+//   kernel/SET/step/heads:H/DIM                        the kernel of that step alone
+//   recurrent/SET/RULE/step/heads:H/DIM                the kernel of a step of recurrent attention alone
+//   state/heads:H/DIM                                  reading and writing the state of a step
+//   kernel/SET/forward/causal/heads:8/N                the kernel of the forward pass of linear attention alone
+// A kernel alone runs on one thread, without operator, checks and allocation, and so does the state. RULE is decay, delta or
+// feature-delta.
 // They report these counters:
 //   FLOP/s              floating-point operations by the method's formula (linear attention: 4·D·M per token and head for the
 //                       recurrence, and 3.5 times that with gradients)
 //   B/s                 bytes of the minimum memory traffic
-//   of_fma, of_copy     these rates as shares of the machine's ceilings, which `attnbench doctor` shows
+//   of_fma, of_copy     FLOP/s and B/s as shares of the machine's ceilings, which `attnbench doctor` shows
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

@@ -59,11 +59,11 @@ struct PartList {
   using Map = attn::cpu::Elu<V>;
   using Chunk = attn::cpu::LinearChunk<V, float, Map>;
 
-  static constexpr int64_t kVectors = kPartDim / V::kLanes;                    // of a row
-  static constexpr int64_t kProduct = kChunkRows * kPartDim * kVectors;        // a chunk times a state, in vectors
-  static constexpr int64_t kPairs = kChunkRows * (kChunkRows + 1) / 2;         // that the causal mask leaves in a chunk
-  static constexpr int64_t kGroups = kChunkRows / V::kLanes;                   // of the scores of a chunk, see score_groups()
-  static constexpr int64_t kScores = V::kLanes * kGroups * (kGroups + 1) / 2;  // vectors of scores that are computed
+  static constexpr int64_t kVectors = kPartDim / V::kLanes;                    // vectors of a row
+  static constexpr int64_t kProduct = kChunkRows * kPartDim * kVectors;        // multiply-adds of a chunk times a state
+  static constexpr int64_t kPairs = kChunkRows * (kChunkRows + 1) / 2;         // visible pairs of positions in a causal chunk
+  static constexpr int64_t kGroups = kChunkRows / V::kLanes;                   // groups of scores of a chunk (score_groups())
+  static constexpr int64_t kScores = V::kLanes * kGroups * (kGroups + 1) / 2;  // computed vectors of scores
 
   static void chains(const PartData& d) {
     typename V::F sum[kChains];
@@ -111,7 +111,7 @@ struct PartList {
     Chunk chunk(params_of(d, kStreams), d.scratch);
     attn::cpu::linear_forward(chunk, 0, d.length, d.state, d.state_vector);
   }
-  // The backward passes take a shift off the values, and so copy them to a buffer.
+  // The backward passes subtract a shift from the values, for which they copy them to a buffer.
   template <bool kStreams, auto kPass>
   static void backward(const PartData& d) {
     clear(d);
@@ -126,10 +126,10 @@ struct PartList {
   static Parts all() {
     static const auto state = count_tiles<V>(kChunkRows, kPartDim, kPartDim, false);
     static const auto addition = count_tiles<V>(kPartDim, kChunkRows, kPartDim, true);
-    // The tiles of pairs load as many numbers for each multiply-add as those of a state.
+    // The tiles of pairs load as many numbers for each multiply-add as the tiles of a product with the state.
     static const int64_t pair_loads = state.loads * kPairs / (kChunkRows * kPartDim);
     static const int64_t score_loads = kPartDim * (kScores + kGroups * (V::kLanes == 16 ? 1 : 3) + 1);
-    // Rows of the state are read as scores_of_rows() divides them.
+    // The loads of v times Rᵀ, with the tiles into which scores_of_rows() divides the rows of the state.
     static const int64_t row_loads = [] {
       int64_t loads = 0;
       [[maybe_unused]] const auto tile = [&]<int kRows>(int64_t) { loads += kPartDim * (kRows + kGroups); };

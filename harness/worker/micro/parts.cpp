@@ -1,4 +1,5 @@
-// Times the parts of the kernels, and prints what each takes beside what its multiply-adds must take.
+// Times the parts of the kernels, and prints the time of each beside the time that its multiply-adds take at the rate of the
+// chains.
 #include "harness/worker/micro/parts.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +21,7 @@ using attn::cpu::kChunkRows;
 
 constexpr int kRounds = 31;
 constexpr double kWindowS = 2e-4;
-// Lengths of a head whose rows come from the second-level cache, from the last-level cache and from the memory on most machines.
+// Lengths of a head. On most machines its rows then come from the second-level cache, the last-level cache and the memory.
 constexpr int64_t kLengths[] = {512, 8192, 65536};
 
 // Memory for PartData with random numbers, and normalizers that keep all results finite.
@@ -72,8 +73,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// The seconds of one chunk, and of one multiply-add of vectors in the chains. Both are timed alternately, because the clock of
-// the processor, and what others leave of it, changes.
+// The seconds of one chunk, and of one multiply-add of vectors in the chains. Both are timed in turns, because the clock of the
+// processor and the load by other programs change.
 struct Timed {
   double chunk_s, multiply_add_s;
 };

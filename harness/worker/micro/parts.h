@@ -1,5 +1,5 @@
-// The parts of which the vector kernels of linear attention consist, each of which can be run alone, so that a table can say what
-// bounds a kernel: which part runs at the rate of the multiply-adds, and which does not.
+// The parts of the vector kernels of linear attention. Each can be run alone, so that a table shows which parts of a kernel run
+// at the rate of the multiply-adds and which do not.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct PartData {
 // A part that processes one chunk of 16 positions, or a pass over many of them.
 struct Part {
   const char* name;
-  // What one chunk of it takes: multiply-adds of vectors, and loads and stores of the tiles that compute them. 0 for parts
-  // without products, and for whole passes, whose `multiply_adds` are those that count as the operations of the method.
+  // The multiply-adds of vectors in one chunk, and the loads and stores of the tiles that compute them. A part without products
+  // has 0 of each. A whole pass has no loads and stores, and its multiply-adds are those that the formula of the method counts.
   int64_t multiply_adds, loads, stores;
-  bool whole_pass;  // whether a call processes all positions of the data, and not one chunk that is the same in every call
-  bool streams;     // whether the rows of a whole pass are those of the positions, and not one row for all of them
+  bool whole_pass;  // whether a call processes all positions of the data; otherwise each call processes the same chunk
+  bool streams;     // whether each position of a whole pass has rows of its own; otherwise all positions share one row
   void (*run)(const PartData&);
 };
 
@@ -39,7 +39,8 @@ struct Parts {
   int64_t scratch_size;
 };
 
-// The parts compiled for each instruction set, for processors that have it. Weak symbols: null where a set is not built.
+// The parts compiled for each instruction set. Call them only on a processor that has the set. These are weak symbols, which are
+// null if the build lacks the set.
 [[gnu::weak]] Parts parts_avx2();
 [[gnu::weak]] Parts parts_avx512();
 

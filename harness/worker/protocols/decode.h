@@ -1,5 +1,5 @@
-// The protocol "decode": a sample is one decoding step, which takes in a token at position query_len or soon after. This header
-// also declares the checks of decoding states, which the protocol "prefill" uses as well.
+// The protocol "decode": a sample is one decoding step, whose token is at position query_len or soon after it. This header also
+// declares the checks of decoding states, which the protocol "prefill" uses as well.
 #pragma once
 
 #include <cstdint>

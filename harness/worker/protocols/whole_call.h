@@ -8,8 +8,8 @@ namespace attnbench {
 
 // A case is measured in this order, which ends at the first check that fails:
 //
-// 1. Small check: three calls at a length of at most 300 (harness/worker/checks/call_checks.h). All rows are compared with the
-// reference.
+// 1. Small check: four calls at a length of at most 300 (harness/worker/checks/call_checks.h). All rows of all but the third are
+// compared with the reference.
 // 2. First call at the case's own size. About 64 rows are compared; with a CUDA graph (the axis `graph`), those of a replay.
 // 3. Timed samples. The results are freed after each call.
 // 4. Memory pass: a call under a memory meter.

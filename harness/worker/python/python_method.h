@@ -56,7 +56,8 @@ class PythonMethod final : public ForeignMethod {
   // c10::ValueError with the traceback of a Python exception as its message.
   template <class Work>
   auto in_python(const Work& work) const;
-  // The tensors beside q, k and v that the function reads, and these as keyword arguments; None where one is undefined.
+  // The tensors beside q, k and v that the function reads. keywords() has them as keyword arguments, with None for an undefined
+  // one.
   std::span<const attn::InputSpec> further() const { return std::span(inputs_).subspan(attn::query_key_value().size()); }
   pybind11::dict keywords(const attn::Inputs& inputs) const;
   at::Tensor call(pybind11::handle function, const attn::Inputs& inputs) const;
@@ -65,7 +66,7 @@ class PythonMethod final : public ForeignMethod {
   Json description_;
   std::shared_ptr<attn::AttentionMethod> exact_, approximated_;  // null if the function names none
   std::vector<attn::InputSpec> inputs_;
-  std::vector<bool> takes_;  // which masks it takes as keyword arguments
+  std::vector<bool> takes_;  // for each mask in the table of the .cpp file, whether the function takes it as a keyword argument
   int64_t length_multiple_ = 1;
   std::string shown_name_;
   std::string ran_;             // the implementation in records
@@ -73,7 +74,7 @@ class PythonMethod final : public ForeignMethod {
   SharedObject forward_;        // its attribute `forward`
   SharedObject keyword_names_;  // the tuple of the keyword arguments of a call
 
-  inline static const PythonMethod* active_ = nullptr;  // the one whose folder the imports are of
+  inline static const PythonMethod* active_ = nullptr;  // the method from whose folder modules are imported
 };
 
 }  // namespace attnbench

@@ -1,4 +1,4 @@
-// Lengthens the samples or the counts of calls by the share.
+// Increases times or counts of calls by a percentage.
 #include "harness/worker/timing/injected_slowdown.h"
 
 #include <cmath>

@@ -5,8 +5,9 @@
 
 namespace attnbench {
 
-// Repeats the same work, of about a millisecond of multiply-adds and one of reading memory, on all processors for so many
-// seconds. Returns a record with the time of each repetition in time_samples_ms, and the columns of the group "disturbance".
+// Repeats the same work on all processors for this many seconds: about a millisecond of multiply-adds, and about a millisecond of
+// reading memory. Returns a record with the time of each repetition in time_samples_ms, and the columns of the group
+// "disturbance".
 Record measure_noise(double seconds);
 
 }  // namespace attnbench

@@ -42,7 +42,7 @@ Elapsed QueuedStopwatch::time(const std::function<void()>& work) {
     } else {
       launch();
     }
-    // The device is asked at least once after its clocks were read, so that they are read while it works even in a short run.
+    // The clocks are read before the device is first asked whether it is done, so that even a short run has a reading.
     do {
       if (while_running_) while_running_();
     } while (!queue_.is_done());

@@ -33,11 +33,10 @@ class WorkQueue {
   virtual double seconds() = 0;
 };
 
-// Measures work that is repeated. Each run is queued as a whole before the device begins with it, unless the hold expires:
-// because the work waits for the device itself (it copies to the host, or checks values there), because it launches more than
-// fits into the queue, or because launching takes longer than kMaxHoldS. The time of such a run includes launches, which the
-// result says. After kMaxExpired runs of this kind in direct succession, the queue is no longer held, because every hold costs
-// kMaxHoldS.
+// Measures work that is repeated. Each run is queued as a whole before the device begins with it, unless the hold expires. It
+// expires if the work waits for the device itself (it copies to the host, or checks values there), launches more than fits into
+// the queue, or takes longer to launch than kMaxHoldS. The time of such a run includes launches, which the result says. After
+// kMaxExpired such runs in direct succession the queue is no longer held, because every hold that expires costs kMaxHoldS.
 class QueuedStopwatch {
  public:
   static constexpr double kMaxHoldS = 0.1;
@@ -47,7 +46,7 @@ class QueuedStopwatch {
   // must outlive the stopwatch.
   explicit QueuedStopwatch(WorkQueue& queue, std::function<void()> while_running = {});
   // Runs `work` and returns how long it took. `wall_s` covers launching and running, which do not overlap while the queue is
-  // held. Where `work` throws, the queue is released first.
+  // held. If `work` throws, the queue is released.
   Elapsed time(const std::function<void()>& work);
 
  private:

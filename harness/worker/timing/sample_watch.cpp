@@ -1,4 +1,4 @@
-// Reads Linux's counters of threads and processors and a probe around each sample, and makes shares of them.
+// Reads Linux's counters of threads and processors and takes probes before and after samples, and computes shares from them.
 #include "harness/worker/timing/sample_watch.h"
 
 #include <fcntl.h>
@@ -124,7 +124,7 @@ SampleWatch::SampleWatch(int64_t threads, double best_arithmetic_us, double max_
       is_throttled_(std::move(is_throttled)),
       processors_(double(sysconf(_SC_NPROCESSORS_ONLN))),
       load_(load_average()) {
-  probe_.take();  // the first probe waits for its data, and for the threads to start
+  probe_.take();  // The first probe is slower, because it loads its data and starts the threads.
   files_ = std::make_unique<CounterFiles>();
 }
 

@@ -25,11 +25,11 @@ struct SystemCounters {
 
 class SampleWatch {
  public:
-  // `threads` is the number of threads of the case and of the probe. `best_arithmetic_us` is the best time of the
-  // arithmetic probe in earlier processes, or 0. Memory probes are only compared with each other, and those before samples apart
-  // from those after them, because what ran before leaves its data in the caches. A sample counts as disturbed if the machine was
-  // slower than at its best by more than `max_share`. `is_throttled` tells whether the device was throttled at the last reading;
-  // it may be empty.
+  // `threads` is the number of threads of the case and of the probe. `best_arithmetic_us` is the best time of the arithmetic
+  // probe in earlier processes, or 0. Memory probes are compared only with other memory probes of this process, and those before
+  // samples separately from those after samples, because what ran before leaves its data in the caches. A sample counts as
+  // disturbed if the machine was slower than at its best by more than `max_share`. `is_throttled` tells whether the device was
+  // throttled at the last reading; it may be empty.
   SampleWatch(int64_t threads, double best_arithmetic_us, double max_share, std::function<bool()> is_throttled = {});
   ~SampleWatch();
   SampleWatch(const SampleWatch&) = delete;
@@ -72,7 +72,7 @@ class SampleWatch {
   bool probed_ = false;  // whether last_probe_ was taken right before
   std::chrono::steady_clock::time_point began_at_;
   SystemCounters began_, sum_;
-  double processors_;                               // those of the machine, over which stolen time is counted
+  double processors_;                               // the number of processors of the machine, over which stolen time is summed
   double wall_s_ = 0, run_delay_s_ = 0, load_ = 0;  // run_delay_s_ is that of the thread that waited longest
   int64_t calls_ = 0;
   std::vector<ProbeTimes> probes_;

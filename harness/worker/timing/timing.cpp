@@ -101,8 +101,7 @@ void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const Take
   samples.stop_reason = "turns";
 }
 
-// Runs `work`, which makes this many calls in this many samples, while the plan's watch, if there is
-// one, looks for disturbances.
+// Runs `work`, which makes `calls` calls in `samples` samples, between the begin() and the end() of the watch, if there is one.
 void watched(SampleWatch* watch, int64_t calls, size_t samples, const std::function<void()>& work) {
   if (watch) watch->begin();
   work();

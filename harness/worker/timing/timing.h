@@ -24,19 +24,19 @@ Elapsed time_on_host(const std::function<void()>& work);
 struct SamplingPlan {
   double warmup_s;
   int64_t min_samples;
-  double noise_target;           // the value of relative_noise() at which sampling stops
+  double noise_target;           // sampling stops when relative_noise() is at most this
   double time_budget_s;          // for all samples together
   double min_sample_ms;          // a sample makes as many calls as it needs to last this long
   Turns* turns = nullptr;        // if set, each sample is the median of a turn, until the turns end or the time budget is spent
   SampleWatch* watch = nullptr;  // if set, samples that it finds disturbed do not count towards min_samples and noise_target
 };
 
-// Decides when there are enough samples. It has to sort them for that, so it decides less often the more there are.
+// Decides when there are enough samples. Because this takes sorting them, it decides less often the more samples there are.
 class StoppingRule {
  public:
   // The plan must outlive the rule.
   explicit StoppingRule(const SamplingPlan& plan);
-  // Whether reason() would look at so many samples; otherwise it returns empty text.
+  // Whether reason() decides with so many samples; if not, it returns empty text.
   bool decides_at(size_t samples) const { return samples >= next_decision_; }
   // Why sampling stops: "noise_target" or "time_budget"; empty while more samples are needed. `shares` tells how much each sample
   // was disturbed, as in statistics/disturbance.h; disturbed samples do not count.
@@ -72,7 +72,7 @@ struct Samples {
 Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const std::function<void()>& call,
                      const std::function<void()>& before_sample);
 
-// The steps of a round. The first ones are not timed: after a long setup, they find the caches full of what it worked on.
+// The steps of a round. The first ones are not timed, because the caches are then full of the data of the setup.
 struct RoundSteps {
   int64_t warm_up, timed;
 };

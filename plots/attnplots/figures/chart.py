@@ -24,11 +24,11 @@ from attnplots.records.words import amount, bytes_text, setting
 
 # The column that tells repetitions of the same line apart. They become one point with a band.
 REPETITION = "seed"
-# The column that says which points of several trainings belong together.
+# Points of several trainings belong together if they have the same value in this column.
 UPDATE = "update"
-# An axis is logarithmic if its values are positive and span at least this factor.
+# The axis of a column that is not in LINEAR is logarithmic if its values are positive and span at least this factor.
 LOGARITHMIC = 10.0
-# Columns whose axes are linear whatever their values, and units of columns that grow by factors.
+# Columns whose axes are always linear, and units of the columns of sweeps whose axes are logarithmic even if they span less.
 LINEAR = (UPDATE, "training_s", "epoch")
 FACTORS = ("ms", "s", "us", "B")
 # Curves with more points than this are drawn without marks.
@@ -52,8 +52,8 @@ TITLES = {
 @dataclass(frozen=True)
 class Request:
     """What to draw: the column `y` against each of the columns `x`, a line for each value of the column `series`, and
-    a panel for each combination of values of the columns `facets`. If lines have too many points for marks at each,
-    they have none. With `marked` they have FEW_MARKS, and so have their names, all of which are beside the panels."""
+    a panel for each combination of values of the columns `facets`. Lines with too many points for a mark at each have
+    no marks or, with `marked`, FEW_MARKS of them; their names are then all beside the panels and have marks as well."""
 
     x: tuple[str, ...]
     y: str
@@ -71,7 +71,7 @@ class Facet:
 
 
 def default_request(table: Table) -> Request:
-    """What is drawn of a folder if the user does not say it.
+    """What is drawn of a folder if the user does not choose it.
 
     Of trainings, the loss against updates and against wall time; of a sweep, the time against the
     length, or the ratio of times where there are only ratios.
@@ -208,8 +208,8 @@ def _key(line: Record, names: Sequence[str]) -> str:
     return json.dumps([line.get(name) for name in names])
 
 
-# The values and intervals of columns whose intervals records hold. The function of the doubts says
-# why a value is doubtful.
+# The columns whose intervals are in the records, each with the function that returns the value with its interval, and the function
+# that returns the reasons why the value is doubtful.
 INTERVALS: dict[str, tuple[Value, Callable[[Record], list[str]]]] = {
     "time_per_sample_ms": (data.time_value, data.time_doubts),
     "time_median_ms": (
@@ -223,7 +223,7 @@ INTERVALS: dict[str, tuple[Value, Callable[[Record], list[str]]]] = {
 }
 
 
-# Columns, and those of what others published of the same quantity.
+# The column of the published values of a quantity, by the column of the measured ones.
 PUBLISHED = {"time_per_sample_ms": data.TIME.published}
 
 
@@ -236,12 +236,13 @@ def _plain(name: str) -> Value:
 
 
 def _is_shown(line: Record) -> bool:
-    """Whether the line is of something that was measured; points of curves always are."""
+    """Whether the line is of a measured case or a point of a training, which has no outcome."""
     return line.get("outcome") in (None, "measured")
 
 
 def _rare_doubts(table: Table, request: Request) -> tuple[Doubts, str]:
-    """What certainty.rare() says about the lines that have a value of the vertical axis."""
+    """The doubts of a line that deserve a ring, and the note on those that too many lines share to have rings: the result of
+    certainty.rare() for the lines with a value of the vertical axis."""
     if request.y not in INTERVALS:
         return lambda line: [], ""
     value, doubts = INTERVALS[request.y]
@@ -280,9 +281,9 @@ def _group_series(request: Request, facet: Facet) -> dict[str, list[Record]]:
 
 
 def _point(group: list[Record], x: str, value: Value) -> tuple[float, float, float, float]:
-    """One point from the lines that repeat each other: the medians of x and y, and the range of y.
+    """The point of lines that differ in the seed alone: the medians of x and y, and the range of y.
 
-    A single line has the interval that it records.
+    A single line has its own interval in place of the range.
     """
     triples = [value(line) for line in group]
     numbers = [y for y, _, _ in triples if y is not None]
@@ -346,8 +347,8 @@ def _reach(scale: Scale, curves: list[Curve]) -> float:
 
 
 def _looks(table: Table, request: Request, facets: list[Facet], drawn: list[list[list[Curve]]]) -> dict[str, Style]:
-    """The styles of the series. Curves of trainings, and those with many points, have no marks or few,
-    unless a curve has too few points to be a line."""
+    """The styles of the series. Curves of trainings, and curves with many points, have few marks or none,
+    unless one of the curves is a single point."""
     names = {name for facet in facets for name in _group_series(request, facet)}
     looks = style.styles(names)
     lengths = [len(curve.n) for row in drawn for curves in row for curve in curves]
@@ -411,7 +412,7 @@ def _notes(
 
 
 def _repetition_notes(table: Table, request: Request, shown: list[Record]) -> list[str]:
-    """What lines and bands are where several seeds make one point."""
+    """The note on what lines and bands are if the points are medians over several seeds, or that a training has one seed."""
     counts: dict[str, set[Any]] = {}
     for line in shown:
         counts.setdefault(tables.value_text(line.get(request.series)), set()).add(line.get(REPETITION))

@@ -14,8 +14,8 @@ from attnplots.records.rows import Curve, Length, Measure
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis of panels: its limits, its ticks, and whether it is logarithmic. A logarithmic axis with `linear_to` is linear
-    from minus to plus this value; its ticks are left out where their texts have no room."""
+    """An axis of panels: its limits, its ticks, and whether it is logarithmic. If `linear_to` is not 0, a logarithmic axis is linear
+    from minus to plus this value, and ticks whose texts have no room are left out."""
 
     limits: Limits
     ticks: Ticks
@@ -25,8 +25,9 @@ class Scale:
 
 @dataclass(frozen=True)
 class Marks:
-    """Marks that no line joins. They have bars from `low` to `high`, if these are given, along the horizontal axis if
-    they are `sideways`. `kind` is their id in SVG files, and `size` a factor. Those with a higher `layer` hide others."""
+    """Marks that no line joins. If `low` and `high` are given, the marks have bars between them: vertical ones, or horizontal ones
+    with `sideways`. `kind` is the id of the marks in SVG files, and `size` a factor of their size. Marks with a higher `layer` are
+    drawn over others."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -41,7 +42,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Line:
-    """A horizontal line with its name. A line of a `method` has the look of the method and the span of its curve."""
+    """A horizontal line with its name. If it has a `method`, it has the look of the method and is as long as its curve."""
 
     value: float
     name: str = ""
@@ -52,13 +53,18 @@ class Line:
 class Panel:
     """One panel: the titles of its axes, their scales, and its curves.
 
-    Curves that end at `reach` or later have their names beside the panel. The names of `lines` stand where they hide the
-    least. `rules` are vertical lines with the methods that name them. `bands` are
-    horizontal areas from minus to plus a value, with their colours, the wider first. `growth` is the letter of the axis
-    if the panel shows the slopes of linear and quadratic growth. If the names are `keyed`, they have marks and no
-    leaders. A panel without curves says `empty`. A panel is `high` points high if that is given. `text` writes a value
-    where a figure shows it in words. `dots` are curves that are shown by their last value alone, each with its place on
-    the vertical axis, whose ticks belong to `methods`.
+    Attributes:
+        reach: curves that end here or at a larger x have their names beside the panel.
+        lines: horizontal lines. Their names are drawn where they hide the least.
+        growth: the horizontal axis, if the panel shows the slopes of linear and quadratic growth along it.
+        keyed: whether the names of curves have marks in place of leaders.
+        empty: the text of a panel without curves.
+        rules: vertical lines: the place on the horizontal axis, and the name whose look the line has.
+        bands: horizontal areas from minus to plus a value, with their colours; the wider comes first.
+        dots: curves that are shown by their last value alone, each with its place on the vertical axis.
+        methods: the methods that the ticks of the vertical axis name, if there are dots.
+        high: the height of the panel in points; 0 for the usual height.
+        text: the function that writes a value in words.
     """
 
     title: str
@@ -90,9 +96,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Sheet:
-    """All that a figure of panels shows: `header` is the line above the panels. Where all curves have the same single place
-    on the horizontal axis, they become dots, unless it is without `dots`. With a `key` the names of all curves are once
-    above the panels instead of beside each."""
+    """All that a figure of panels shows.
+
+    Attributes:
+        looks: the look of each method, and of each other name that a curve or a line has.
+        header: the line of text above the panels.
+        notes: the lines of text below the panels.
+        stamp: the machine, the revision and the date.
+        dots: whether curves become dots if all of them have one value at the same place of the horizontal axis.
+        key: whether the names of all curves are once above the panels instead of beside each panel.
+    """
 
     groups: list[Group]
     looks: dict[str, Style]
@@ -121,7 +134,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """A figure of bars that consist of parts: the parts by their keys, and the bars under each heading."""
+    """A figure of bars that consist of parts: the parts by their keys, the panels as pairs of a heading and its bars, and the rest as
+    in Sheet."""
 
     parts: dict[str, Part]
     panels: list[tuple[str, list[Bar]]]
@@ -131,12 +145,13 @@ class Bars:
     stamp: str
 
 
-# Filled marks have a white edge, and look as large as open ones of the other size.
+# The factors of `Marks.size` with which filled marks, which have a white edge, look as large as open ones.
 FILLED_SIZE, OPEN_SIZE = 1.4, 1.13
 
 
 def panel_of_names(title: str, names: list[str], values: Iterable[float], marks: Iterable[Marks]) -> Panel:
-    """A panel with a line for each name, from below, whose marks have these values on a logarithmic axis."""
+    """A panel with a row for each name, the first at the bottom, and marks in the rows. `values` are all values of the marks, which
+    the logarithmic horizontal axis must include."""
     limits = ticks.around(values)
     y = Scale((-0.6, len(names) - 0.4), ([float(k) for k in range(len(names))], names), False)
     return Panel(title, "", Scale(limits, ticks.times(limits)), y, [], 0.0, empty="", marks=tuple(marks))

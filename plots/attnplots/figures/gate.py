@@ -1,4 +1,4 @@
-"""The power curves of the gate: how often it reaches each verdict on a case, by its true slowdown.
+"""The power curves of the gate: how often it reaches each verdict on a case, against the true slowdown of the case.
 
 The data is the file calibration.json that `attnbench gate --calibrate --out FOLDER` writes.
 """
@@ -101,7 +101,8 @@ def describe(calibration: Calibration) -> Sheet:
 
 
 def _looks(cases: list[Case]) -> list[Style]:
-    """The method gives the colour and the marker; its further cases are dashed and hollow."""
+    """A look for each case. The method determines the colour and the marker; after its first case, the others have hollow marks and
+    other dashes."""
     styles = style.styles(case.method for case in cases)
     chosen: list[Style] = []
     for n, case in enumerate(cases):

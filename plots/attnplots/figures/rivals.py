@@ -40,7 +40,7 @@ def describe(records: Records) -> Sheet:
 
 
 def _group_protocols(records: Records) -> list[list[Row]]:
-    """The rows of the records without those that are their own baseline, by protocol."""
+    """The rows of the records of each protocol, without the records that are their own baseline."""
     others = records.where(lambda record: record["method"] != record.get("baseline"))
     found: dict[str, list[Row]] = {}
     for row in data.split_rows(others):
@@ -49,7 +49,7 @@ def _group_protocols(records: Records) -> list[list[Row]]:
 
 
 def _doubts(record: Record) -> list[str]:
-    """Whether nothing checked the results. The bands show how noisy a ratio is."""
+    """The doubt "unverified", if no reference checked the results. Doubts about noise are left out, because the bands show it."""
     return ["unverified"] if record.get("unverified") else []
 
 

@@ -16,7 +16,7 @@ from attnplots.records.words import amount, bytes_text, listed, setting
 
 # The functions that return the ticks of an axis of time and of an axis of memory.
 TICK_FUNCTIONS = (ticks.times, ticks.sizes)
-# The titles of the rows and the families of methods in them; the last has all other families.
+# The families of methods in each row, by the title of the row. The last row has all other families.
 KINDS: dict[str, tuple[str, ...]] = {
     "Linear attention": ("linear", "efficient"),
     "Approximations of the softmax kernel": ("kernel",),
@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 # These methods are drawn in every row for comparison.
 REFERENCES = ("sdpa", "linear")
-# How dots have their values in words beside them.
+# The functions that write the value beside a dot, for time and for memory.
 VALUE_TEXTS = (amount, bytes_text)
 
 
@@ -32,7 +32,8 @@ def describe(
     records: Records, time: Measure = data.TIME, memory: Measure = data.MEMORY, length: Length = data.SEQUENCE,
     known: Sequence[Crossover] = (),
 ) -> Sheet:
-    """A row of panels for each setting, with time on the left and memory on the right, and the crossovers that are `known`."""
+    """A row of panels for each setting, with time on the left and memory on the right. The panels of time show the crossovers in
+    `known`."""
     records, absent = data.select_present_devices(records)
     return describe_rows(data.split_rows(records), (time, memory), length, absent, known=known)
 
@@ -40,7 +41,7 @@ def describe(
 def describe_crossovers(records: Records) -> Sheet:
     """The figure of describe(), also with the lengths from which on methods are faster than sdpa.
 
-    Raises RecordsError if there is no program that computes them.
+    Raises RecordsError if the program attnbench, which computes these lengths, is not built.
     """
     known = crossovers.find(records)
     records, absent = data.select_present_devices(records)
@@ -49,8 +50,11 @@ def describe_crossovers(records: Records) -> Sheet:
 
 
 def describe_recurrent(records: Records) -> Sheet:
-    """The figure of describe() of recurrent attention beside linear and softmax attention. Cases of other heads and packages of
-    others, which have one length each, and decoding steps are left to tables."""
+    """The figure of describe() of recurrent attention beside linear and softmax attention.
+
+    Decoding steps, other packages, and cases with fewer heads of keys than of values or with a different dimension of values are
+    left out. Tables show them.
+    """
     shown = records.where(
         lambda r: r["protocol"] != "decode" and PYTHON not in r["method"] and r["kv_heads"] == r["value_heads"] and r["head_dim"] == r["value_dim"]
     )
@@ -67,8 +71,9 @@ def describe_rows(
     apart: bool = False,
     known: Sequence[Crossover] = (),
 ) -> Sheet:
-    """These rows. They share their axes, so that they can be compared by eye; if they are `apart`, each row has
-    vertical axes of its own. The panels of times show the crossovers that are `known`."""
+    """A row of panels for each of `rows`, with a panel for each of `measures`, of which the first is the time or a ratio of times.
+    The rows share their axes, so that they can be compared by eye; with `apart`, each row has vertical axes of its own. The panels
+    of the first measure show the crossovers in `known`."""
     records = [record for row in rows for record in row.records]
     measures = (data.drop_common_rings(rows, measures[0]), measures[1])
     columns = [[data.curves(row, measure) for row in rows] for measure in measures]
@@ -112,7 +117,7 @@ def _crossing(found: Crossover | None) -> tuple[float, float, float] | None:
 
 
 def _crossing_notes(rows: list[Row], known: Sequence[Crossover]) -> list[str]:
-    """What the lane of crossings shows, and the methods that are always faster, or perhaps never."""
+    """Notes on the methods that are faster than RIVAL at every length, or from which length on."""
     if not any(record["method"] == RIVAL for row in rows for record in row.records):
         return []
     titles: dict[str, list[str]] = {}
@@ -136,7 +141,7 @@ def _crossing_notes(rows: list[Row], known: Sequence[Crossover]) -> list[str]:
 
 
 def reach_of(curves: Sequence[Curve]) -> float:
-    """The length from which on the names of curves are beside the panel: the longest with a value."""
+    """The longest length at which a curve has a value. Curves that end there have their names beside the panel."""
     return max((curve.tip[0] for curve in curves), default=0.0)
 
 

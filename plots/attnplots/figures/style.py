@@ -69,7 +69,7 @@ MARKERS = {
 T = TypeVar("T")
 Dash = tuple[int, tuple[float, ...]]
 
-# For methods known by name: index of the tone in the family, marker, whether it is hollow, dash.
+# The looks of known methods: index of the tone in the family, marker, whether the marker is hollow, dash.
 KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "softmax": (0, "o", False, SOLID),
     "stateful-softmax": (1, "o", True, DASHED),
@@ -113,8 +113,8 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
 
 @dataclass(frozen=True)
 class Style:
-    """The look of one method; `text_colour` is `colour` made dark enough for small text. The last point
-    of a curve and each point `every` places before it have marks."""
+    """The look of one method. `text_colour` is `colour` made dark enough for small text, and `width` is in points. Of the points of
+    a curve, the last has a mark, and so has every `every`-th before it; without a `marker` none has."""
 
     colour: str
     text_colour: str
@@ -126,8 +126,9 @@ class Style:
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """A style for each method: its name determines it, unless two methods would look alike. A method
-    with options looks like the one without them, if neither that nor others with options are there."""
+    """A style for each method. The name of a method determines its style, unless two methods would look
+    alike. A method with options looks like the one without them, unless that method or another one with
+    options is among `methods`."""
     names = sorted(set(methods))
     plain = {name: name if name in KNOWN else method_name(name) for name in names}
     counts = Counter(plain.values())

@@ -1,7 +1,7 @@
-"""What docs/choosing.md says: which attention suits a need, and the times, memory and errors that say so.
+"""The tables of docs/choosing.md: which attention suits a need, and the times, memory and errors that show it.
 
 Each choice is computed from the records of the sweeps `today`, `decode` and `quality`, so that no recommendation
-outlives the numbers behind it. A choice whose records are missing is left out.
+is older than its numbers. A choice whose records are missing is left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,14 +17,15 @@ from attnplots.records.words import amount, bytes_text, span, time_text, times_a
 
 TRAINING, DECODING, QUALITY = "today", "decode", "quality"
 TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
-# What the methods of the sweep `today` compute, by their names without options.
+# The methods of the sweep `today` by what they compute: exact softmax attention over all keys, attention without gates, and recurrent
+# attention with gates.
 EXACT = ("softmax", "sdpa", "sparse-sdpa")
 NO_GATES, GATES = ("linear", "favor", "lsh-1"), ("simple-gla", "gated-delta", "kda")
-# Decoding steps with a state of fixed size.
+# The methods that decode with a state of fixed size.
 RECURRENT = ("linear", "taylor", "polynomial-2", "favor", *GATES)
-# What README.md shows of the sweep `today`.
+# The methods of the sweep `today` that README.md shows, with their patterns.
 SHORTLIST = ("softmax", "sdpa", "sparse-sdpa window:512", "lsh-1", "linear", "simple-gla", "gated-delta", "kda")
-# The setting of the sweep `quality` that is quoted: attention that is peaked on a few keys.
+# The quoted setting of the sweep `quality`, in which attention is peaked on a few keys.
 CONCENTRATION, QUALITY_LENGTH = 2, 4096
 # A method whose median error is below this comes close to exact attention.
 CLOSE = 0.2
@@ -32,7 +33,7 @@ CLOSE = 0.2
 
 @dataclass(frozen=True)
 class Choice:
-    """What suits a need: the name of the method as tables show it, and the numbers that say so."""
+    """A row of the table of choices: the need, the method to use as tables show it, and the numbers that show that it suits."""
 
     need: str
     use: str
@@ -62,7 +63,7 @@ def _least(found: Iterable[Record], column: str) -> Record | None:
 
 
 def _ranked(found: Sequence[Record], column: str, text: Callable[[float], str]) -> str:
-    """All of these in the order of a column: "`a` 1 ms, `b` 2 ms"."""
+    """All records that have the column, in words and in its order, the least first: "`a` 1 ms, `b` 2 ms"."""
     ordered = sorted((r for r in found if r.get(column)), key=lambda r: r[column])
     return ", ".join(f"{series_name(r)} {text(r[column])}" for r in ordered)
 

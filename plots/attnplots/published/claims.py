@@ -25,8 +25,15 @@ OUT_OF_MEMORY = ("oom", "predicted_oom")
 
 @dataclass(frozen=True)
 class Answer:
-    """What some rows say about a claim: the verdict, the numbers that decide it, where they are
-    from, and in words the data that stand in for the published ones, if others do, and the budget of the trainings that decide it."""
+    """The answer of some rows to a claim, in words.
+
+    Attributes:
+        verdict: HOLDS, FAILS, UNKNOWN or NEEDS_GPU.
+        numbers: the numbers that decide it.
+        where: the folder of the rows, and their device if the claim names none.
+        stand_in: the data that the rows have in place of the published data; empty if they are the published data.
+        budget: the updates and the time of the trainings that decide the claim; empty for other claims.
+    """
 
     verdict: str
     numbers: str
@@ -37,7 +44,14 @@ class Answer:
 
 @dataclass
 class Claims:
-    """The content of the file of claims."""
+    """The content of the file of claims.
+
+    Attributes:
+        claims: the tables [[claim]], whose keys depend on their `kind` (RULES).
+        stand_ins: the data sets that may replace one of the paper's, by its name or by "DATASET QUANTITY".
+        machines: the machine that a published table was measured on, by its key in the file.
+        commands: the command that measures the numbers of a source and a data set, by "SOURCE DATASET".
+    """
 
     claims: list[dict[str, Any]]
     stand_ins: dict[str, list[str]] = field(default_factory=dict)
@@ -47,8 +61,8 @@ class Claims:
 
 # ---------------------------------------------------------------- rules
 #
-# A rule takes a claim and the rows that it is about. It returns an answer, or the words that say
-# what is missing.
+# A rule takes a claim and the rows that it is about. It returns an answer or, if the rows lack a number, words that say what they
+# lack, such as the name of a method.
 
 
 def _where(claim: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -116,15 +130,15 @@ def _side_text(side: dict[str, Any]) -> str:
 
 
 def _pairs(claim: dict[str, Any]) -> list[tuple[str, str]]:
-    """The pairs of methods of which the first must have the lower quantity."""
+    """The pairs of methods that the claim compares: it says that the first of each pair has the lower quantity."""
     if claim["kind"] == "order":
         return list(zip(claim["methods"], claim["methods"][1:], strict=False))
     return [(claim["method"], other) for other in claim["others"]]
 
 
 def _below(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
-    """Whether the first value of each pair is below the second, for all seeds. Unknown if ranges of
-    seeds overlap, unless another pair decides."""
+    """Whether the first value of each pair is below the second. The claim fails if a pair contradicts it for all seeds; otherwise the
+    verdict is UNKNOWN if the ranges of the seeds of a pair overlap."""
     quantity, pairs = claim["quantity"], _pairs(claim)
     methods = dict.fromkeys(method for pair in pairs for method in pair)
     found = {method: value_of(matching(rows, _where(claim, method=method)), quantity) for method in methods}
@@ -137,7 +151,7 @@ def _below(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
         verdict = HOLDS if high_a < low_b else FAILS if low_a >= high_b else UNKNOWN
         if claim.get("settled") and verdict != UNKNOWN:
             gap = max(low_b - high_a, low_a - high_b)
-            # What a curve still fell in its last quarter, it may fall again.
+            # A curve may fall in further training by as much as it fell in its last quarter, and so close a smaller gap.
             late = [method for method in (a, b) if values[method].late_fall(quantity) > gap]
             verdict = UNKNOWN if late else verdict
             falling |= dict.fromkeys(late)
@@ -268,7 +282,7 @@ def rule_text(claim: dict[str, Any]) -> str:
 
 
 def published_answer(claim: dict[str, Any], published: Sequence[Row]) -> Answer | None:
-    """What the published numbers say about a claim; None if there are none for it."""
+    """The answer of the published numbers to a claim; None if there are none for it, or if its kind needs more than a table."""
     rule = RULES[claim["kind"]][0]
     if rule not in (_ratio, _below):
         return None
@@ -281,7 +295,7 @@ def published_answer(claim: dict[str, Any], published: Sequence[Row]) -> Answer 
 
 
 def stand_ins_of(stand_ins: dict[str, list[str]], dataset: str, quantity: str) -> list[str]:
-    """The data sets that stand in for one of the paper's where this quantity is asked for."""
+    """The data sets that may replace a data set of the paper for this quantity."""
     return stand_ins.get(f"{dataset} {quantity}", stand_ins.get(dataset, []))
 
 
@@ -291,9 +305,9 @@ def _at_equal_time(rows: Sequence[Row], quantity: str) -> list[Row]:
 
 
 def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]]) -> list[Answer]:
-    """An answer for each folder that has all numbers of a claim, or one that says what is missing.
+    """An answer for each folder that has all numbers of a claim; if none has, a single answer that says what is missing.
 
-    The numbers of a claim about both devices may come from several folders of one machine or run.
+    The numbers of a claim that compares the CPU with the GPU may come from several folders with the same parent.
     """
     rule, _ = RULES[claim["kind"]]
     if rule is None:
@@ -343,8 +357,17 @@ def _nothing(claim: dict[str, Any], dataset: str | None) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim of a part of a text, the verdict on it, and the numbers here and in the text. If other
-    data stand in for the published ones, `stand_in` says which, and `budget` with how much training."""
+    """A claim with its verdict, in words.
+
+    Attributes:
+        part: the part of the text that makes the claim, such as "Table 1".
+        claim: what the text says.
+        verdict, stand_in, budget: as in Answer.
+        here: the numbers of the results that decide it, and where they are.
+        published: the numbers of the text.
+        rule: the rule that decides it.
+        command: the command that measures the numbers.
+    """
 
     part: str
     claim: str
@@ -357,8 +380,7 @@ class Verdict:
     budget: str = ""
 
     def text(self) -> str:
-        """The verdict with the data that it rests on, if they are others than the published ones, and with the budget of the
-        trainings."""
+        """The verdict with the data that replace the published ones, if there are any, and with the budget of the trainings."""
         said = f"{self.verdict} {self.stand_in}" if self.stand_in else self.verdict
         return f"{said} at this budget ({self.budget})" if self.budget else said
 
@@ -381,7 +403,8 @@ def decided(published: Sequence[Row], found: Results, claims: Claims) -> list[Ve
 
 
 def load_claims(path: Path) -> Claims:
-    """The claims in a file; raises RecordsError, which names a claim that has no known rule."""
+    """The claims in a file. Raises RecordsError if the file cannot be read, has no claims, or has a claim of an unknown kind or
+    without a key that its kind needs."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -25,15 +25,15 @@ def _by_method(lines: Iterable[Record]) -> dict[str, list[Record]]:
     return dict(sorted(found.items(), key=lambda pair: order.index(pair[0])))
 
 
-# The cells of a method after its name, given the ends of its trainings.
+# A function of the name of a method and of the last lines of its trainings that returns the cells after the name.
 Cells = Callable[[str, list[Record]], list[str]]
 
 
 def _training_table(
     root: Path, name: str, head: Sequence[str], cells: Cells, note: Callable[[list[Record]], str]
 ) -> list[str]:
-    """A table with a line for each method of a training, a note on all trainings, which may be empty,
-    and how long they took and where they ran."""
+    """A table with a line for each method of a training, and below it the note on all trainings, which may be empty, how long they
+    took, and where they ran."""
     folder = _training_folder(root, name)
     ended = trainings.load_ended(folder) if folder else []
     lines = [line for line in ended if line.get("outcome") == "measured"]
@@ -52,7 +52,7 @@ def _training_folder(root: Path, name: str) -> Path | None:
 
 
 def copy_table(root: Path) -> list[str]:
-    """Losses and correct symbols of the copy task in short, over the seeds."""
+    """Losses and shares of correct symbols of the short copy task, from the lowest to the highest of the seeds."""
 
     def cells(_: str, lines: list[Record]) -> list[str]:
         return [
@@ -97,7 +97,7 @@ def fashion_table(root: Path) -> list[str]:
 
 
 def _quality(rows: list[Row], quantity: str, text: Callable[[float], str]) -> str:
-    """What trainings reached at their ends and after equal time, each from the lowest to the highest of the seeds."""
+    """A quantity at the end of the trainings and after equal time, each from the lowest to the highest of the seeds."""
     ends = span((row[quantity] for row in rows), text)
     in_time = [row["at_equal_time"].get(quantity) for row in rows]
     known = [value for value in in_time if value is not None]
@@ -109,7 +109,7 @@ def _minutes(lines: list[Record]) -> str:
 
 
 def _compared_at(lines: list[Record]) -> str:
-    """How many seeds there are, and which time is the equal one, in sentences."""
+    """Sentences that say how many seeds there are and how long the equal time is."""
     seeds, time = len({line["seed"] for line in lines}), trainings.equal_time(lines)
     spread = f"Lowest to highest of {seeds} seeds." if seeds > 1 else "One seed."
     return f"{spread} Equal time is {amount(time / 60)} min, in which the fastest training ended." if time else spread
@@ -137,12 +137,12 @@ def speech_table(root: Path) -> list[str]:
 
 
 def long_text_table(root: Path) -> list[str]:
-    """Bits of a byte of a long text after equal time."""
+    """Bits per byte of a long text after equal time."""
     return _long_table(root, "long-text", ("bits per byte", "bits_per_dim", "{:.3f}".format))
 
 
 def long_copy_table(root: Path) -> list[str]:
-    """Symbols that are copied across long gaps after equal time."""
+    """Shares of correct symbols that are copied across long gaps, after equal time."""
     return _long_table(root, "long-copy", ("symbols that are right", "validation_accuracy", share))
 
 
@@ -164,7 +164,7 @@ def _long_table(root: Path, name: str, measure: tuple[str, str, Callable[[float]
 
 
 def epoch_table(root: Path) -> list[str]:
-    """How long an epoch of the full size would take."""
+    """Hours that an epoch of the full size would take, extrapolated from some updates."""
 
     def cells(_: str, lines: list[Record]) -> list[str]:
         return [amount(min(line["epoch_s"] for line in lines) / 3600)]
@@ -176,7 +176,7 @@ def epoch_table(root: Path) -> list[str]:
 
 
 def image_speed_table(root: Path) -> list[str]:
-    """Seconds of an image alone and images a second at the best batch, for each data set."""
+    """Seconds per image with a batch of one and images per second with the best batch, for each data set."""
     folder = machine_folder(root, "image-speed", results.GENERATIONS_FILE_NAME)
     if folder is None:
         return NOTHING
@@ -215,7 +215,7 @@ def _speed_text(row: Row | None, quantity: str) -> str:
 
 
 def _compared(by_method: dict[str, list[Row]], datasets: Sequence[str]) -> list[str]:
-    """How much faster the cache makes softmax, and how much faster linear attention is than that."""
+    """Sentences that say how many times as fast softmax attention is with a cache, and linear attention is in comparison with that."""
     sentences = []
     for name in datasets:
         alone = {method: _alone(rows, name) for method, rows in by_method.items()}

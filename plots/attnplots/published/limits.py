@@ -24,7 +24,10 @@ def rates(folder: Path) -> dict[str, float]:
 
 
 def share(record: Record, limits: dict[str, float]) -> str:
-    """The rate of a measured record by its method's formula, as a share of the ceiling, with its interval across processes."""
+    """The rate of a measured record by its method's formula, as a percentage of the ceiling, with the interval across processes.
+
+    `limits` has the ceilings in GFLOP/s, as rates() returns them.
+    """
     work = record["flops"] / (limits[AVX2 if AVX2_OPTION in record["method"] else FLOAT32] * 1e6)
     low, high = record.get("time_ci_high_ms"), record.get("time_ci_low_ms")
     interval = f" ({100 * work / low:.0f}–{100 * work / high:.0f})" if low and high else ""
@@ -32,7 +35,7 @@ def share(record: Record, limits: dict[str, float]) -> str:
 
 
 def tables(folder: Path) -> str:
-    """Both tables of a folder as Markdown: shares in float32, and what bfloat16 gains."""
+    """Both tables of a folder as Markdown: the shares in float32, and the times of float32 divided by those of bfloat16."""
     found = [r for r in records.load(folder) if r.get("outcome") == "measured"]
     limits = rates(folder)
     known = environment.load(folder)

@@ -1,4 +1,4 @@
-"""Writes into the project's pages what the records say, so that no number is copied by hand.
+"""Writes numbers and sentences from the records into the project's pages, so that none is copied by hand.
 
 The pages of PAGES_WITH_BLOCKS have blocks between the lines `<!-- results: NAME -->` and
 `<!-- results end -->`; docs/claims.md is written as a whole.
@@ -28,7 +28,7 @@ PICTURE = re.compile(r"\(((?:\.\./)*)results/([\w-]+)/[\w-]+/\2\.png\)")
 LENGTHS = (4096, 65536)
 # Ratios of two runs that differ by at most so many percent are called equal.
 WITHIN = 5
-# The rivals of methods that have kernels of this project, and what they are called elsewhere.
+# The files in rivals/ that run another package, and the name of the package.
 PACKAGES = {
     "rivals/transformers-recurrent.py": "transformers",
     "rivals/onnxruntime-recurrent.py": "onnxruntime",
@@ -43,7 +43,7 @@ FLEX = "rivals/flex-attention.py"
 
 
 def _time(record: Record | None) -> str:
-    """The time of one sequence with the reach of its interval, or why there is none."""
+    """The time of one sequence and how far its interval reaches to the farther side, or why there is no time."""
     if record is None:
         return "not measured"
     if record["outcome"] != "measured":
@@ -79,8 +79,8 @@ def _speedup(own: Sequence[Record], speedups: Speedups, method: str) -> str:
 
 
 def figure1_table(root: Path) -> list[str]:
-    """The times of Figure 1 with gradients at two lengths, how many times as fast as sdpa methods are, and from which
-    length on."""
+    """A table of Figure 1 with gradients, on the CPU: by method, the times at two lengths, and how many times as fast as sdpa it is and
+    from which length on."""
     folder = machine_folder(root, "figure1")
     if folder is None:
         return NOTHING
@@ -115,8 +115,8 @@ def figure1_table(root: Path) -> list[str]:
 
 
 def rivals_table(root: Path) -> list[str]:
-    """The times of the packages of others, divided by those of this project's methods, as a table, recurrent attention first; and how
-    PyTorch's flex_attention compares with its sdpa."""
+    """A table of the times of other packages, divided by those of this project's methods, with recurrent attention first; then a
+    sentence that compares PyTorch's flex_attention with its sdpa."""
     rows, sources, flex = [], [], []
     for sweep in ("recurrent", "rivals"):
         folder = machine_folder(root, sweep)
@@ -134,7 +134,7 @@ def rivals_table(root: Path) -> list[str]:
 
 
 def _rival_rows(found: Iterable[Record]) -> list[list[str]]:
-    """A row for each package, own method and size of the heads."""
+    """A row for each package, method of this project, and number and size of the heads."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in found:
         package = record["method"].rpartition(":")[0]
@@ -156,7 +156,7 @@ def _rival_rows(found: Iterable[Record]) -> list[list[str]]:
 
 
 def _flex_sentences(records: Iterable[Record]) -> list[str]:
-    """How the time of FLEX compares with that of PyTorch's sdpa, and where it is faster, as a line."""
+    """A line that compares the time of FLEX with that of PyTorch's sdpa, and says where it is faster; no line without records."""
     found = [r for r in records if r["method"].rpartition(":")[0] == FLEX and r.get("baseline") == RIVAL]
     found = [r for r in found if r["protocol"] == "forward" and r.get("ratio_median")]
     if not found:
@@ -178,7 +178,7 @@ def _flex_sentences(records: Iterable[Record]) -> list[str]:
 
 
 def _runs(root: Path) -> list[str]:
-    """The folders of the two runs of the sweep `repeat`; empty if they are not both there."""
+    """The folders of the two runs of the sweep `repeat`, relative to the project; empty unless both exist."""
     first = machine_folder(root, "repeat", f"run-1/{records.FILE_NAME}")
     second = first.parent / "run-2" if first else None
     if first is None or second is None or not (second / records.FILE_NAME).exists():
@@ -187,11 +187,11 @@ def _runs(root: Path) -> list[str]:
 
 
 def _compared(root: Path, runs: Sequence[str], quantity: str) -> list[dict[str, Any]]:
-    """The cases of both runs as `attnbench compare` compares them in this quantity."""
+    """The comparisons of `attnbench compare` of the cases of both runs, in "ratio" or "time"."""
     words = ["compare", *runs, "--within", str(WITHIN)]
     words += ["--quantity", "time"] if quantity == "time" else []
     cases = driver.ask(*words, folder=root)["cases"]
-    # The ratio of a case that took turns with itself is 1 but for noise.
+    # A case that was its own baseline has the ratio 1 except for noise.
     left_out = {records.identity(r) for r in records.load(root / runs[0]) if quantity == "ratio" and is_its_own(r)}
     return [
         case for case in cases
@@ -200,13 +200,13 @@ def _compared(root: Path, runs: Sequence[str], quantity: str) -> list[dict[str, 
 
 
 def _changes(cases: Sequence[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]:
-    """By how many percent each case of the second run differs from the first, the largest first."""
+    """By how many percent the second run differs from the first, with the case, for each case; the largest difference first."""
     changes = [(abs(math.exp(case["log_ratio"]) - 1) * 100, case["case"]) for case in cases if case.get("log_ratio") is not None]
     return sorted(changes, key=lambda pair: -pair[0])
 
 
 def repeat_sentences(root: Path) -> list[str]:
-    """By how much the ratios of two runs of one sweep differ."""
+    """A paragraph on how much the ratios of two runs of one sweep differ."""
     compared = _compared(root, runs, "ratio") if (runs := _runs(root)) else []
     if not compared:
         return ["Two runs are not measured yet."]
@@ -224,7 +224,8 @@ def repeat_sentences(root: Path) -> list[str]:
 
 
 def repeat_times(root: Path) -> list[str]:
-    """By how much the times of two runs of one sweep differ, and how sure their exponents are."""
+    """A list of how much the times of two runs of one sweep differ, how wide the intervals of their exponents are, and how a decoding
+    step grows with the position."""
     compared = _compared(root, runs, "time") if (runs := _runs(root)) else []
     if not compared:
         return ["Two runs are not measured yet."]
@@ -278,7 +279,7 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
 
 
 def insert_pictures(text: str, root: Path) -> str:
-    """The text of a page with the figures of sweeps of the first machine that has them."""
+    """The text of a page whose links to figures of sweeps point at the first machine, by name, that has the figure."""
 
     def link(found: re.Match[str]) -> str:
         up, name = found[1], found[2]
@@ -289,7 +290,8 @@ def insert_pictures(text: str, root: Path) -> str:
 
 
 def insert_blocks(text: str, root: Path, page: str = "README.md") -> str:
-    """The text of a page with what the records say in each of its blocks. Links to results are made relative to the page."""
+    """The text of a page whose blocks are filled from the records. Links to results are made relative to the page. Raises RecordsError
+    if a block has an unknown name."""
     up = "../" * page.count("/")
 
     def filled(block: re.Match[str]) -> str:
@@ -310,7 +312,7 @@ def made(root: Path) -> dict[str, str]:
 
 
 def outdated(root: Path) -> list[str]:
-    """The pages that do not say what the records say."""
+    """The paths of the pages whose content differs from what the records give."""
     return [
         name
         for name, text in made(root).items()

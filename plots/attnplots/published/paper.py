@@ -22,11 +22,15 @@ GENERATE = "attnbench train {0}` and `attnbench generate results/{0}/MACHINE"
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: the function that describes it from folders of results, and which folders these are.
+    """A figure of the paper, or several that belong together.
 
-    It is drawn from the first of `sources`, which are names of sweeps or of settings files, that has a
-    folder with files such as `needs`; if there are several `parts` of sources, each part is a figure of
-    its own. `command` makes the files. Folders of `also`, if there are any, are in the same figure.
+    Attributes:
+        parts: the sources of each figure, which are names of sweeps or of settings files. A figure is drawn from the first of its
+            sources that has a folder with files that match `needs`.
+        needs: the pattern of the names of these files, such as "samples-*.npy".
+        command: the command that makes the files, with {} for the source.
+        describe: the function that describes the figure from the folders of its sources.
+        also: sources whose folders, if they exist, are shown in the same figure.
     """
 
     parts: tuple[tuple[str, ...], ...]
@@ -45,7 +49,7 @@ def _images(kind: str) -> Callable[[Path], Description]:
 
 
 def _curves(*x: str) -> Callable[[Path], Description]:
-    """The loss of a training against columns, with a few marks on each line."""
+    """A function that describes the loss of a training against each of the columns `x`, with a few marks on each line."""
 
     def describe(folder: Path) -> Description:
         table = columns.load(folder)
@@ -83,7 +87,7 @@ NAMES = (
 
 
 def _source(folder: Path) -> str:
-    """The name of the sweep or of the settings file that a folder of results is of."""
+    """The name of the sweep or of the settings file that made a folder of results."""
     told = environment.told(folder)
     return str(told.get("sweep") or told.get("experiment") or folder.parent.name)  # of results/SWEEP/MACHINE
 
@@ -98,9 +102,9 @@ def _size(folder: Path) -> int:
 
 
 def folder_of(root: Path, source: str, needs: str) -> Path | None:
-    """The folder of the results of a source that has files such as `needs`; None if there is none.
+    """The folder of the results of a source with files that match the pattern `needs`; None if there is none.
 
-    Of several it is the one with the most measured cases, or points of curves, and of equal ones the first by name.
+    Of several folders it is the one with the most measured cases or points of curves, and of equal ones the first by name.
     """
     found = sorted({path.parent for path in root.rglob(needs) if _source(path.parent) == source})
     return max(found, key=_size, default=None)
@@ -108,7 +112,7 @@ def folder_of(root: Path, source: str, needs: str) -> Path | None:
 
 def sources_of(name: str, root: Path) -> dict[str, list[Path]]:
     """The folders that each figure of this name is drawn from, by the end of its file name. Raises
-    RecordsError, which says what measures them, if there are none."""
+    RecordsError, which names the commands that make such folders, if there is none."""
     drawing, chosen = FIGURES[name], {}
     for sources in drawing.parts:
         folders = (folder_of(root, source, drawing.needs) for source in sources)

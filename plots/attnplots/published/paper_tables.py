@@ -17,7 +17,8 @@ from attnplots.records.text import printable
 KINDS = ("markdown", "latex")
 NUMBERS = ("1", "2", "3", "4", "5")
 ABSENT = "–"
-# Methods with such names have a cache. They generate with models of the method without it, and have no trainings.
+# The beginning of the names of methods with a cache. They generate with the models of the method without a cache, and have no
+# trainings of their own.
 CACHED = "stateful-"
 # In a cell, letters in brackets refer to the notes below the table.
 Cell = list[tuple[str, str]]
@@ -116,7 +117,7 @@ def _column(row: Row) -> str:
 
 
 def _printed(row: Row, quantity: str) -> str:
-    """A number of the paper with its digits; the file has shares in place of its percentages."""
+    """A number of the paper with the digits that it is printed with. Phone error rates, which the file has as shares, are percentages."""
     return number_text(quantity, row[quantity]) if quantity == "phone_error_rate" else row["as_printed"]
 
 
@@ -140,7 +141,7 @@ def _command_key(row: Row) -> str:
 
 
 class _Notes:
-    """Letters for what our numbers were measured with, in the order of their first use."""
+    """The notes on how our numbers were measured, each with a letter, in the order of their first use."""
 
     def __init__(self, found: Results, root: Path) -> None:
         self._found, self._root = found, root

@@ -1,4 +1,5 @@
-"""The table of docs/patterns.md: how fast softmax attention over patterns is, each case against the one that took turns with it."""
+"""The table of docs/patterns.md: how fast softmax attention with patterns is, each case in comparison with its baseline, which took
+turns with it."""
 
 from pathlib import Path
 
@@ -14,7 +15,7 @@ PROTOCOLS = {"forward": "forward", "forward_backward": "with gradients", "decode
 
 
 def _case(record: Record) -> str:
-    """The method with its pattern, and how its heads and sequences differ from 8 heads and one sequence."""
+    """The method with its pattern, and in what the case differs from one sequence with as many heads of keys as of queries."""
     parts = [series_name(record)]
     if record["kv_heads"] != record["heads"]:
         parts.append(f"{record['heads']} heads, {record['kv_heads']} of keys")
@@ -26,7 +27,7 @@ def _case(record: Record) -> str:
 
 
 def _against(record: Record) -> str:
-    """The baseline with its pattern, which is that of the case unless the baseline names one."""
+    """The baseline with its pattern. A baseline that names no pattern has that of the case."""
     method, *axes = record["baseline"].split()
     named = dict(axis.split("=", 1) for axis in axes)
     return series_name({"method": method, "pattern": named.get("pattern", record["pattern"])})

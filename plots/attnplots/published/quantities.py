@@ -1,5 +1,5 @@
-"""The quantities of published tables: their names, how their numbers are written, and the number that
-counts of several rows."""
+"""The quantities of published tables: their names, how their numbers are written, and which number
+represents several rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 from attnplots.records.methods import method_name
 from attnplots.records.results import GENERATIONS, TRAININGS, Row
 
-# The quantities of tables: their names, and how numbers are written; sizes of memory have units.
+# The quantities of tables by their column: the name in tables, and the format of numbers, which is None for bytes with their unit.
 QUANTITIES = {
     "training_loss": ("training loss", "{:.4g}"),
     "validation_loss": ("validation loss", "{:.4g}"),
@@ -23,15 +23,15 @@ QUANTITIES = {
     "peak_allocated_bytes": ("peak memory", None),
     "peak_extra_bytes_per_sample": ("peak memory above the inputs", None),
 }
-# Quantities of which the largest of several batches counts; of the others it is the smallest.
+# The quantities of which the largest number over several batches is the best. Of the others it is the smallest.
 LARGEST_COUNTS = ("images_per_s",)
-# Columns that say whether a quantity of a training is extrapolated.
+# The column that says whether a quantity of a training is extrapolated, by the column of the quantity.
 EXTRAPOLATED = {"epoch_s": "epoch_extrapolated"}
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number with the rows that it comes from, and the range of several seeds."""
+    """A number, the rows that it comes from, and the lowest and the highest number of several seeds; None if there are not several."""
 
     number: float
     rows: list[Row]
@@ -42,11 +42,11 @@ class Value:
         return self.spread or (self.number, self.number)
 
     def late_fall(self, quantity: str) -> float:
-        """The most by which the curve of a training still fell in its last quarter; 0 if no curve is there."""
+        """The most by which the curve of one of the trainings fell in its last quarter; 0 if none has a curve."""
         return max((row.get("late_fall", {}).get(quantity, 0.0) for row in self.rows), default=0.0)
 
     def text(self, quantity: str) -> str:
-        """The number as tables show it, with the range of the seeds and whether it is estimated."""
+        """The number as tables show it, with the range of the seeds and whether it is extrapolated."""
         shown = number_text(quantity, self.number)
         if self.spread:
             bounds = "–".join(number_text(quantity, v) for v in self.spread)
@@ -73,8 +73,8 @@ def quantity_name(quantity: str) -> str:
 
 
 def matching(rows: Sequence[Row], wanted: dict[str, Any]) -> list[Row]:
-    """The rows whose columns have the wanted values. A method matches with any options. A column
-    that a row lacks matches any value, since published rows have few columns."""
+    """The rows whose columns have the wanted values. A wanted method without options matches a method with any
+    options. A column that a row lacks matches any value, since published rows have few columns."""
 
     def fits(row: Row) -> bool:
         for name, value in wanted.items():
@@ -89,8 +89,12 @@ def matching(rows: Sequence[Row], wanted: dict[str, Any]) -> list[Row]:
 
 
 def value_of(rows: Sequence[Row], quantity: str) -> Value | None:
-    """The number that counts of rows of one method: of generations the best batch, of trainings the
-    median over the seeds, otherwise the median. None if no row has the quantity."""
+    """The number that represents the rows of one method: of generations that of the best batch, of
+    trainings the median over the seeds, of others the median. None if no measured row has the quantity.
+
+    If the rows differ in the options of the method, those without options are taken, or else those
+    with the options that come first in the alphabet.
+    """
     with_number = [r for r in rows if r.get(quantity) is not None]
     measured = [r for r in with_number if r.get("outcome", "measured") == "measured"]
     # A training that only timed some updates of an epoch was too short to learn anything.
@@ -98,7 +102,6 @@ def value_of(rows: Sequence[Row], quantity: str) -> Value | None:
         measured = [r for r in measured if not r.get("epoch_extrapolated")]
     if not measured:
         return None
-    # Methods that differ only in their options are not mixed: one of them counts.
     variants = sorted({row["method"] for row in measured}, key=lambda name: (":" in name, name))
     measured = [row for row in measured if row["method"] == variants[0]]
     if measured[0]["source"] == GENERATIONS:

@@ -6,18 +6,18 @@ from pathlib import Path
 from attnplots.records import environment, records
 from attnplots.records.records import FILE_NAME, Record
 
-# What a page says in place of a table whose records are not there.
+# The lines that a page shows in place of a table without records.
 NOTHING = ["Nothing is measured yet."]
 
 
 def machine_folder(root: Path, name: str, file: str = FILE_NAME) -> Path | None:
-    """The folder in results/NAME/ of the first machine that has this file; None if no machine has."""
+    """The folder in results/NAME/ of the first machine, by name, that has this file; None if no machine has it."""
     found = sorted((root / "results" / name).glob(f"*/{file}"))
     return found[0].parent if found else None
 
 
 def load_measured(root: Path, name: str) -> tuple[Path | None, list[Record]]:
-    """The folder of a sweep that a page quotes, and its measured records; None and no records if there is none."""
+    """The folder of a sweep that a page quotes and its measured records; None and an empty list if there is no folder."""
     folder = machine_folder(root, name)
     return folder, [r for r in records.load(folder) if r["outcome"] == "measured"] if folder else []
 

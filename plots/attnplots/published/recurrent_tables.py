@@ -11,13 +11,13 @@ from attnplots.records.records import Record
 from attnplots.records.words import bytes_text, time_text
 
 SWEEP, BASELINE = "recurrent", "linear"
-# The columns of the table: protocol and length.
+# The columns of the table: the protocol and the length, or the position of a decoded token.
 PASSES = (("forward", 2048), ("forward_backward", 2048), ("forward_backward", 65536), ("decode", 4096))
 HEADS = ("forward, N = 2,048", "with gradients, N = 2,048", "with gradients, N = 65,536", "a decoded token")
 
 
 def _time(record: Record | None) -> str:
-    """The time of a case, with its tokens a second relative to those of the baseline that took turns with it."""
+    """The time of a case and, in brackets, its tokens per second divided by those of the baseline that took turns with it."""
     if record is None:
         return "not measured"
     text = time_text(record[TIME])
@@ -25,7 +25,7 @@ def _time(record: Record | None) -> str:
 
 
 def _of_one_shape(found: Iterable[Record]) -> list[Record]:
-    """The cases of this project's methods with 8 heads of 64."""
+    """The cases of this project's methods whose heads have 64 dimensions and whose baseline is BASELINE."""
     return [
         r for r in found
         if PYTHON not in r["method"] and r["head_dim"] == r["value_dim"] == 64 and r.get("baseline") == BASELINE

@@ -1,14 +1,15 @@
-"""Checks that the folders of results/ hold together, and says how to renew one that does not.
+"""Checks that the folders of results/ are consistent, and names the command that renews a folder that is not.
 
-Of each machine, all sweeps must be of one revision, without uncommitted changes and with one schema, and each
+All sweeps of a machine must be measured by one revision, without uncommitted changes and with one schema, and each
 measured case must have enough processes. Trainings take too long to be renewed with every build, so they may be of
 other revisions. Cases that two sweeps share must agree.
 
 Two times of a case disagree if the ranges of their processes do not overlap and their medians differ by more than
-`DRIFT`. If nothing differed, the ranges of n processes each would not overlap with a probability of 2 / C(2n, n),
-which is 1.6e-4 for 8 and 4.1e-5 for 9, so that over a hundred shared cases a false alarm has a probability of at most
-2 %. `DRIFT` is how much the times of a shared machine differ from one hour to another (docs/numbers.md); sweeps are
-measured hours apart. Memory is counted, so it may differ by `MEMORY` only.
+the factor `DRIFT`. If the true times were equal, the ranges of n processes each would not overlap with a probability
+of 2 / C(2n, n), which is 1.6e-4 for 8 and 4.1e-5 for 9, so that over a hundred shared cases a false alarm has a
+probability of at most 2 %. `DRIFT` is the factor by which times of a shared machine differ from one hour to another
+(docs/numbers.md), and sweeps are measured hours apart. Memory is counted and does not drift, so it may differ by
+the factor `MEMORY` only.
 """
 
 import argparse
@@ -28,15 +29,15 @@ from attnplots.records.text import count_of, json_object, printable
 
 DRIFT = 1.3
 MEMORY = 1.01
-# A comparison of 18 to 64 cases needs so many processes (docs/numbers.md).
+# The fewest processes with which `attnbench compare` can decide 18 to 64 cases (docs/numbers.md).
 MIN_PROCESSES = 8
-# Sweeps whose times need not be exact, because errors are what they measure.
+# Sweeps that measure errors. Their times need not be exact, and so may come from fewer processes.
 OF_ERRORS = ("quality",)
 FIGURES_COMMAND = "make figures"
-# A prediction takes no part of its times from records, so it may be of another revision than these.
+# The file of a prediction. Nothing in it comes from records, so it may be of another revision.
 PREDICTION = "scaling.json"
 PREDICTION_COMMAND = ".venv/bin/python -m attnbench.distributed simulate --backward --out {folder}"
-# The time of a case without a record of its processes is known as well as its interval says.
+# The columns of the interval of a time, which stands in for the range of the processes if there are too few.
 INTERVAL = ("time_ci_low_ms", "time_ci_high_ms")
 
 

@@ -1,7 +1,6 @@
-"""Says which data the figures beside them were drawn from, so that a figure that was not drawn again is found.
+"""Records which data the figures of a folder were drawn from, so that figures that are older than their data are found.
 
-A folder with figures has a file `figures.json`: the digest of the data that the figures show, and the digest of each
-figure.
+A folder with figures has a file `figures.json`, with the SHA-256 digest of the data that the figures show and that of each figure.
 """
 
 import hashlib
@@ -11,7 +10,8 @@ from pathlib import Path
 
 FILE_NAME = "figures.json"
 FIGURES = (".pdf", ".svg", ".png")
-# What figures are drawn from. processes.jsonl and records.csv have the same numbers as records.jsonl.
+# The files that figures are drawn from. processes.jsonl and records.csv are not among them, because they have the same numbers as
+# records.jsonl.
 DATA = (
     "records.jsonl",
     "environment.json",
@@ -49,8 +49,8 @@ def _digest(path: Path) -> str:
 
 
 def write(folder: Path, drawn_since: float) -> None:
-    """Stamps the figures of a folder that were written since this time, in seconds as time.time()
-    gives them. The others keep no stamp."""
+    """Writes `figures.json` with the figures of a folder that were written since `drawn_since` (seconds since 1970). Older figures are
+    left out of it, so that problems() reports them."""
     drawn = [path for path in figures_in(folder) if path.stat().st_mtime >= drawn_since]
     content = {"data": data_digest(folder), "figures": {p.name: _digest(p) for p in drawn}}
     (folder / FILE_NAME).write_text(json.dumps(content, indent=2) + "\n", "utf-8")

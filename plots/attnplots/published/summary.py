@@ -1,5 +1,5 @@
-"""The answer to what a figure shows, as a table in Markdown: which method is the fastest at some
-lengths, and from which length on others are faster than sdpa."""
+"""The results of a sweep as a short table in Markdown: which method is the fastest at some lengths, and
+from which length on methods are faster than sdpa."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ LENGTHS = (4096, 65536)
 def summary_table(found: Records, known: Iterable[Crossover] | None = None) -> str:
     """The table of records, with the machine, the revision and the date below it.
 
-    The crossovers are those that `attnbench analyse` computes for the folder of the records, or
-    those that are `known` already. Raises RecordsError if they cannot be computed.
+    `known` are the crossovers; if they are None, `attnbench analyse` computes them for the folder of
+    the records. Raises RecordsError if they cannot be computed.
     """
     present, absent = data.select_present_devices(found)
     if known is None:

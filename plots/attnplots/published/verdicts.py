@@ -18,7 +18,7 @@ from attnplots.records.options import add_results
 from attnplots.records.results import GENERATIONS, Results, Row
 from attnplots.records.text import printable
 
-# Stands in tables for a number that the results lack.
+# The text of a cell whose number the results lack.
 MISSING = "not measured"
 
 
@@ -31,8 +31,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Ours:
-    """A number of ours: its value, what it was measured with in words, its folder, and the data in
-    place of those of the published number, if they are others."""
+    """A number of the results beside a published one: its value, its setting in words (of images) or its device, its folder, and the
+    data that replace those of the published number, empty if they are the same."""
 
     value: Value
     where: str
@@ -40,7 +40,7 @@ class Ours:
     stand_in: str = ""
 
     def text(self, quantity: str) -> str:
-        """The number with all that is known of it."""
+        """The number with its data and its setting in brackets."""
         data = f"{self.stand_in}, " if self.stand_in else ""
         return f"{self.value.text(quantity)} [{data}{self.where}]"
 
@@ -121,7 +121,8 @@ def numbers_section(published: Sequence[Row], found: Results, claims: Claims) ->
 
 
 def select_device(row: Row) -> str:
-    """The device of a published number of a single image, as a name of a quantity ends."""
+    """The words that the name of a quantity ends with, such as " on the GPU", if the published number is of a single image. They are
+    empty for other numbers."""
     device = {"cpu": " on the CPU", "cuda": " on the GPU"}.get(row.get("device", ""), "")
     return device if row.get("batch") == 1 else ""
 

@@ -9,7 +9,8 @@ from types import TracebackType
 from attnbench.acceleration._counters import COUNTERS, Report
 from attnbench.acceleration._undo import Undo
 
-# Guards what follows. An import of a modelling module may need it while this thread holds it.
+# Guards _active and _undo. It is reentrant, because a modelling module that this thread imports while it holds the lock may call
+# accelerate().
 _LOCK = threading.RLock()
 _active: "set[Acceleration]" = set()
 _undo = Undo()
@@ -26,10 +27,10 @@ class Acceleration:
         self.summary = summary
 
     def undo(self) -> None:
-        """Ends the request. With the last one, all objects are those that were there before."""
+        """Ends the request. When the last active request ends, all objects that were replaced are restored."""
         with _LOCK:
             _active.discard(self)
-            if not _active:  # After an interrupt, a second call runs the steps that are left.
+            if not _active:  # A second call after an interrupt (Ctrl-C) runs the remaining steps.
                 _undo.run()
 
     def __enter__(self) -> "Acceleration":
@@ -50,24 +51,25 @@ def accelerate(*, quiet: bool = False) -> Acceleration:
         with attnbench.accelerate():
             model.generate(…)
 
-    Replaces operators in modelling modules that are imported already, whatever holds them, and in
-    those that are imported later. Registers the attention implementation "attnbench" besides, which
-    models choose with `model.set_attn_implementation("attnbench")`. A call that our operators cannot
-    take goes to what would have run; `attnbench.accelerate.report()` counts both.
+    Replaces operators in modelling modules that are imported already, wherever references to them are
+    held, and in those that are imported later. Also registers the attention implementation "attnbench",
+    which models choose with `model.set_attn_implementation("attnbench")`. A call that our operators
+    cannot take is passed on to the function that would have run without `accelerate`;
+    `attnbench.accelerate.report()` counts both kinds of calls.
 
-    This concerns all threads of the process. Without `with`, it lasts until the `undo()` of the
-    result. Requests may be nested; the last to end brings back the objects that were there before,
-    also after an exception.
+    This concerns all threads of the process. Without `with`, it lasts until `undo()` of the result is
+    called. Requests may be nested; when the last one ends, also by an exception, the objects that were
+    replaced are restored.
 
     Args:
-        quiet: whether not to write to stderr what is replaced in which versions. Only the first of
-            nested requests writes it.
+        quiet: True to write nothing to stderr. Otherwise the first of nested requests writes a line that
+            says what is replaced in which versions.
 
     Raises:
         ImportError: neither package is installed.
         SignatureError: an installed version has functions with other parameters than the tested one.
-            The text names the difference; nothing is replaced. While this lasts, the import of a modelling
-            module whose functions have other parameters raises it as well.
+            The message names the difference; nothing is replaced. While a request is active, the import of a
+            modelling module whose functions have other parameters raises it as well.
     """
     with _LOCK:
         if _active:
@@ -86,8 +88,9 @@ def accelerate(*, quiet: bool = False) -> Acceleration:
 
 
 def report() -> Report:
-    """The number of calls that our operators served and passed on, by operator, with the reasons; counted
-    since the current outermost request began or, if none is active, during the last one."""
+    """The number of calls that our operators served and passed on, by operator, with the reasons. They are
+    counted from the beginning of the outermost active request or, if none is active, were counted during the
+    last one."""
     return COUNTERS.report()
 
 
@@ -95,7 +98,7 @@ accelerate.report = report  # type: ignore[attr-defined]
 
 
 def _replace() -> str:
-    """Replaces everything, and returns a line about it."""
+    """Replaces the operators of all installed packages, and returns the line that `summary` holds."""
     parts = []
     if importlib.util.find_spec("transformers") is not None:
         from attnbench.acceleration import _lightning, _softmax, _transformers

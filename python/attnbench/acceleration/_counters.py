@@ -7,8 +7,8 @@ import torch
 
 
 class PassOn(Exception):
-    """Raised by an adapter that cannot take a call, before it has changed anything. Its text says
-    why."""
+    """Raised by an adapter that cannot take a call, before it has changed anything. Its message is the
+    reason."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Report:
     """What happened to the calls of the operators that `accelerate` replaces.
 
     Attributes:
-        served: by operator: the number of calls that ours computed.
-        passed_on: by operator: the number of calls that went to what would have run without
-            `accelerate`, by reason.
+        served: by operator the number of calls that our operators computed.
+        passed_on: by operator and by reason the number of calls that the function computed which would have
+            run without `accelerate`.
     """
 
     served: dict[str, int] = field(default_factory=dict)

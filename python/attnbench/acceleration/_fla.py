@@ -1,5 +1,6 @@
 """Registers our operators as backends of flash-linear-attention (the package fla-core), whose own
-kernels are Triton's and do not run on CPUs. It lets others register backends for three functions."""
+kernels are written in Triton and do not run on CPUs. It accepts backends for the three functions in
+TESTED."""
 
 import importlib
 import importlib.metadata
@@ -37,16 +38,16 @@ TESTED = {
         f"q, k, v, g=None, g_gamma=None, {_STATE}, reverse=False, state_v_first=False, cu_seqlens=None, **kwargs",
     ),
 }  # fmt: skip
-# Under this name the first of them asks for backends, as an operation and not as a function.
+# Functions that look up their backends by the name of an operation, and that name; the others use the function itself.
 OPERATIONS = {"chunk_gated_delta_rule": "gated_delta_rule"}
 
-# Arguments with which our functions raise ValueError when they are given.
+# Parameters of our functions that must be None or False; any other value raises ValueError.
 _REFUSED = ("cp_context", "use_graph", "return_intermediate_states", "reverse", "transpose_state_layout")
 
 
 def register_backends(undo: Undo) -> str:
-    """Registers the backends until `undo` runs, and returns a phrase about it. Raises SignatureError if
-    the functions are not as tested."""
+    """Registers the backends until `undo` runs, and returns a phrase that says for which functions of which
+    version, or why for none. Raises SignatureError if the functions are not those of the tested version."""
     try:
         version = importlib.metadata.version("fla-core")
     except importlib.metadata.PackageNotFoundError:
@@ -54,7 +55,7 @@ def register_backends(undo: Undo) -> str:
     try:
         backends = importlib.import_module("fla.backends")
         functions = {name: getattr(importlib.import_module(module), name) for name, (module, _) in TESTED.items()}
-    except Exception as error:  # such as without Triton
+    except Exception as error:  # for example because Triton is not installed
         return f"nothing of fla-core {version}, which cannot be imported here ({type(error).__name__}: {error})"
     for name in ("register", "BaseBackend", "_get_operation_registry", "_function_registries"):
         if not hasattr(backends, name):

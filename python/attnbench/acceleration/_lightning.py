@@ -1,5 +1,5 @@
-"""Lightning attention of MiniMax's models, a layer of transformers that its map of kernels does not
-name: its method `forward` is replaced."""
+"""Lightning attention of MiniMax's models. transformers has no exchangeable kernel for this layer, so the
+method `forward` of its class is replaced."""
 
 import hashlib
 import importlib
@@ -17,7 +17,7 @@ from attnbench.acceleration._undo import Undo
 
 NAME = "lightning attention of MiniMax"
 MODULE = "transformers.models.minimax.modeling_minimax"
-# Of the source of MiniMaxLightningAttention.forward, whose steps ours repeats, in the tested version.
+# The SHA-256 of the source of MiniMaxLightningAttention.forward in the tested version. _forward() below repeats its steps.
 TESTED_SOURCE = "69bc3f622840097cfc6810b4640b50455db872e89ee2a49d8bb326b65a9f88c5"
 
 
@@ -30,7 +30,7 @@ def source_digest(function: Any) -> str:
 
 
 def replace_lightning_attention(undo: Undo) -> None:
-    """Replaces the method until `undo` runs. Raises SignatureError if it is not the tested one."""
+    """Replaces the method until `undo` runs. Raises SignatureError if its source is not that of the tested version."""
     module = importlib.import_module(MODULE)
     layer = module.MiniMaxLightningAttention
     theirs = layer.__dict__["forward"]
@@ -59,9 +59,10 @@ def _forward(
     past_key_values: Any = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor]:
-    """The steps of the replaced method, with `chunk_simple_gla` for its loop over blocks: head h decays by
-    the exponential of −slope_rate[h], and queries are not scaled."""
-    del position_embeddings  # The method uses none, either.
+    """The steps of the replaced method, with `chunk_simple_gla` instead of its loop over blocks: the logarithm
+    of the decay of head h is −slope_rate[h], and queries are not scaled. hidden_states [B,T,W] → the output
+    [B,T,W] and the state [B,H,K,V]."""
+    del position_embeddings  # The replaced method does not use them either.
     require_plain_cpu(hidden_states, attention_mask, self.slope_rate, self.qkv_proj.weight)
     for name, value in kwargs.items():
         if value is not None and value is not False and name not in NEUTRAL and name not in ("cu_seq_lens_q", "is_causal"):

@@ -1,12 +1,12 @@
-"""Our operators with the arguments that the layers of transformers give.
+"""Our operators with the parameters that the layers of transformers use.
 
-Each function takes what the function of transformers with the same role takes, computes the same,
-and raises PassOn for a call that our operator cannot take. Layers give further arguments by keyword:
-those in NEUTRAL cannot change the result, borders of packed sequences are respected, and any other
-one that is given raises PassOn, so that no argument is dropped.
+Each function takes the arguments of the function of transformers with the same role, computes the same,
+and raises PassOn for a call that our operator cannot take. Layers pass further arguments by keyword:
+those in NEUTRAL cannot change the result, those that describe packed sequences are respected, and any
+other one whose value is neither None nor False raises PassOn, so that no argument is silently dropped.
 
-Shapes, dtypes and units are those of attnbench.recurrent and attnbench.convolution. ValueError and
-TypeError from there also pass the call on.
+Shapes, dtypes and units are those of attnbench.recurrent and attnbench.convolution. A ValueError or
+TypeError from there also passes the call on.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from torch import Tensor
 from attnbench import recurrent
 from attnbench.acceleration._counters import COUNTERS, PassOn
 
-# Names of keyword arguments that layers pass to all of their functions, and that cannot change the results of these:
-# what the model is to return, what its loss is computed from, and what softmax attention derives from positions.
+# Names of keyword arguments that layers pass to all of their functions and that cannot change the results of these. They say
+# what the model returns, how its loss is computed, and what softmax attention derives from positions.
 NEUTRAL = frozenset(
     {
         "num_items_in_batch", "output_hidden_states", "output_attentions", "output_router_logits", "return_dict",
@@ -29,13 +29,14 @@ NEUTRAL = frozenset(
 )  # fmt: skip
 
 _NO_TRITON = (
-    "attnbench passed this call on, because its operator cannot take it ({reason}); what transformers has "
-    "chosen in its place, `{function}` of the package {package}, does not run on a CPU"
+    "attnbench passed this call on, because its operator cannot take it ({reason}); the function that transformers has "
+    "chosen instead, `{function}` of the package {package}, does not run on a CPU"
 )
 
 
 def require_plain_cpu(*tensors: Tensor | None) -> None:
-    """Raises PassOn unless all tensors are plain ones on the CPU."""
+    """Raises PassOn unless all tensors are on the CPU and of no subclass of Tensor but Parameter, and no transformation of
+    torch.func is active."""
     for tensor in tensors:
         if tensor is None:
             continue
@@ -48,14 +49,16 @@ def require_plain_cpu(*tensors: Tensor | None) -> None:
 
 
 def _refuse(arguments: dict[str, Any]) -> None:
+    """Raises PassOn for an argument that may change the result and is neither None nor False."""
     for name, value in arguments.items():
         if value is not None and value is not False and name not in NEUTRAL:
             raise PassOn(f"the argument {name}")
 
 
 def take_borders(batch: int, length: int, arguments: dict[str, Any]) -> Tensor | None:
-    """Takes the arguments that describe packed sequences out of `arguments`: cumulative lengths,
-    int64 [N+1], or None if there are none."""
+    """Removes the arguments that describe packed sequences from `arguments`. Returns the cumulative lengths of
+    the N sequences, int64 [N+1], or None if there are no such arguments. Raises PassOn if they contradict each
+    other."""
     number = arguments.pop("seq_idx", None)
     given = [arguments.pop(name, None) for name in ("cu_seqlens", "cu_seq_lens_q")]
     found = [lengths.to(torch.int64) for lengths in given if lengths is not None]
@@ -65,7 +68,7 @@ def take_borders(batch: int, length: int, arguments: dict[str, Any]) -> Tensor |
         changes = (number[0, 1:] != number[0, :-1]).nonzero().flatten() + 1
         found.append(torch.cat([changes.new_zeros(1), changes, changes.new_full((1,), length)]))
     if any(not torch.equal(borders, found[0]) for borders in found):
-        raise PassOn("seq_idx and cumulative lengths, or two of these, that differ")
+        raise PassOn("arguments that describe different packed sequences")
     return found[0] if found else None
 
 
@@ -74,7 +77,7 @@ def _has_lengths(arguments: dict[str, Any]) -> bool:
 
 
 def _delta_rule(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of attnbench.recurrent with the delta rule, as the layers call its form in chunks."""
+    """A function of attnbench.recurrent with the delta rule, with the parameters with which layers call its chunked form."""
 
     def call(
         query: Tensor,
@@ -101,7 +104,7 @@ def _delta_rule(operator: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_chunk_size(chunked: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function as the layers call its recurrent form."""
+    """The same function with the parameters of the recurrent form, which has no chunk_size."""
 
     def call(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, *others: Any, **named: Any) -> Any:
         return chunked(query, key, value, g, beta, 64, *others, **named)
@@ -134,7 +137,7 @@ def mamba_chunk_scan_combined(
             raise PassOn(f"cumulative lengths of {int(borders[-1])} tokens in a batch of {batch} × {length}")
         seq_idx = torch.repeat_interleave(torch.arange(len(borders) - 1), borders.diff())[None]
     _refuse(others)
-    # What this stands for computes and returns float32, whatever the dtype of its arguments.
+    # The function of transformers that this replaces computes and returns float32, whatever the dtype of its arguments.
     return recurrent.mamba_chunk_scan_combined(
         hidden_states.float(), dt, A, B.float(), C.float(), chunk_size, D=D, dt_bias=dt_bias, initial_states=initial_states,
         seq_idx=seq_idx, dt_softplus=dt_softplus, dt_limit=dt_limit, return_final_states=return_final_states,
@@ -142,8 +145,8 @@ def mamba_chunk_scan_combined(
 
 
 def mamba_split_conv1d_scan_combined(projected: Tensor, *others: Any, **named: Any) -> None:
-    """None, with which transformers says that there is no fused form: the layer then calls the single
-    steps, to which it gives its arguments again."""
+    """Returns None, by which transformers recognises that there is no fused form. The layer then calls the
+    single steps with the same arguments."""
     require_plain_cpu(projected)
 
 
@@ -204,13 +207,13 @@ def causal_conv1d_update(
 
 
 def _refuse_gradients(*tensors: Tensor | None) -> None:
-    """Raises PassOn if gradients are to be recorded, which our decoding steps do not."""
+    """Raises PassOn if gradients are to be recorded, because our decoding steps record none."""
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         raise PassOn("gradients of a decoding step")
 
 
 _gated_delta_rule, _kda = _delta_rule(recurrent.chunk_gated_delta_rule), _delta_rule(recurrent.chunk_kda)
-# By the name under which transformers looks for kernels: our operator.
+# Our operators by the names under which transformers looks for kernels.
 OPERATORS: dict[str, Callable[..., Any]] = {
     "causal_conv1d_fn": causal_conv1d_fn,
     "causal_conv1d_update": causal_conv1d_update,
@@ -231,16 +234,19 @@ def dispatching(
     package: str | None = None,
     refusals: tuple[type[Exception], ...] = (TypeError, ValueError),
 ) -> Callable[..., Any]:
-    """A function that calls `ours`, or `theirs` with the same arguments where ours cannot take the
-    call, and counts which.
+    """A function that calls `ours` or, where `ours` cannot take the call, `theirs` with the same arguments, and
+    counts which of them.
 
     Args:
-        package: the package of which `theirs` is, if it is one that has no kernels for CPUs; an error
-            of `theirs` on a CPU then says why it was called.
+        name: the name of the operator in reports and errors.
+        ours: raises PassOn for a call that it cannot take.
+        theirs: the function that would have run without `accelerate`.
+        package: the package that `theirs` belongs to if that package has no kernels for CPUs, otherwise
+            None. An error of `theirs` on a CPU then gets a note that says why it was called.
         refusals: the errors besides PassOn that `ours` raises before it computes anything.
 
-    The call raises ValueError if it is passed on to a reference of transformers although packed sequences
-    are to be kept apart, which that reference does not do.
+    The function raises ValueError for a call with cu_seq_lens_q on a CPU that would be passed on to the
+    reference implementation of transformers, because that mixes packed sequences.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,9 @@
 """Softmax attention of transformers by `attnbench.sparse_attention`: an attention implementation named
 "attnbench", which models choose with `model.set_attn_implementation("attnbench")`.
 
-Its mask function makes the mask that PyTorch's own attention gets, and describes it: which keys each
-query sees, as causal attention within sequences and windows. The description is derived from the
-mask itself and compared with it, so that a mask of any other form is not mistaken for one of these.
+Its mask function makes the mask that PyTorch's own attention gets, and describes as causal attention
+within sequences and windows which keys each query sees. The description is derived from the mask itself
+and checked against it, so that a mask of any other form is not mistaken for one of these.
 """
 
 import importlib
@@ -34,7 +34,7 @@ TESTED = {
     ),
 }  # fmt: skip
 
-# Names of keyword arguments whose content the mask already has.
+# Names of keyword arguments whose effect the mask already contains.
 _IN_THE_MASK = frozenset({"sliding_window"})
 
 
@@ -44,10 +44,10 @@ class Visible:
 
     Attributes:
         causal: whether query i of N queries sees only the keys 0 to i + L − N of L keys.
-        window: how many keys before and including its own a query sees; None for all.
-        borders: where packed sequences begin and end; () for one sequence. Padding is a sequence of
-            its own.
-        keys: the first key, and the one after the last, that the only query sees; None for all.
+        window: the number of keys that a query sees, of which its own is the last; None for all before it.
+        borders: the positions at which packed sequences begin and end; () for one sequence. Padding is a
+            sequence of its own.
+        keys: for a single query, the first key that it sees and the one after the last; None for all.
     """
 
     causal: bool
@@ -57,8 +57,8 @@ class Visible:
 
 
 def describe(mask: Tensor) -> list[Visible] | str:
-    """What a mask, bool [B,1,N,L], lets the queries of each batch entry see, or why this cannot be said
-    so. A query that does not see its own key is padding, about whose output nothing is said."""
+    """For each batch entry, what its queries see by a mask, bool [B,1,N,L]; or the reason why a `Visible` cannot
+    describe it. A query that does not see its own key is taken for padding, whose output may be anything."""
     if mask.dtype != torch.bool or mask.dim() != 4 or mask.shape[1] != 1:
         return f"a mask of {str(mask.dtype).removeprefix('torch.')} and of shape {list(mask.shape)}"
     visible = mask[:, 0]
@@ -86,7 +86,7 @@ def describe(mask: Tensor) -> list[Visible] | str:
             return "a mask in which a query does not see its own key, although others see it"
         if queries != keys and not bool(real.all()):
             return "padding beside keys from a cache"
-        # A sequence begins where a query sees its own key alone, or where padding begins or ends.
+        # A sequence begins where a query sees only its own key, or where padding begins or ends.
         padding_changes = torch.zeros(queries, dtype=torch.bool)
         padding_changes[1:] = real[1:] != real[:-1]
         begins = ((begin == own) & real) | padding_changes
@@ -105,7 +105,8 @@ def describe(mask: Tensor) -> list[Visible] | str:
 
 
 def attention_mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """The mask function: the mask of "sdpa", which remembers what `describe` says of it."""
+    """The mask function: returns the mask of the implementation "sdpa", and stores what `describe` says of it, with its version, in
+    the mask's attribute `attnbench`."""
     from transformers.masking_utils import sdpa_mask
 
     mask: Tensor | None = sdpa_mask(*args, **kwargs)
@@ -115,8 +116,9 @@ def attention_mask(*args: Any, **kwargs: Any) -> Tensor | None:
 
 
 def _description(mask: Tensor) -> list[Visible]:
+    """What `describe` says of a mask. Raises PassOn if it cannot describe the mask, or the mask has been changed since."""
     found: list[Visible] | str | None
-    if mask.is_inference():  # Such a tensor does not count its changes, so it is described at each call.
+    if mask.is_inference():  # Inference tensors have no version that would show changes, so they are described at each call.
         found = describe(mask)
     else:
         found, version = getattr(mask, "attnbench", (None, -1))
@@ -139,8 +141,9 @@ def attention_forward(
     s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The attention function. What ours cannot take goes to PyTorch's own attention or, where that cannot
-    take it, to that of the model."""
+    """The attention function: query [B,H,N,D], key and value [B,G,L,D] → the output [B,N,H,D], and None for the
+    weights. A call that our operator cannot take is passed on to PyTorch's own attention or, if that cannot
+    take it either, to the attention function of the model."""
     try:
         output = _attend(module, query, key, value, attention_mask, dropout, scaling, is_causal, s_aux, kwargs)
     except PassOn as why:
@@ -160,7 +163,7 @@ def attention_forward(
     if eager is None:
         raise NotImplementedError(
             f"the attention implementation attnbench cannot take this call ({reason}), and {type(module).__module__} has no "
-            "eager_attention_forward that could"
+            "function eager_attention_forward to which it could be passed on"
         )
     if s_aux is not None:
         kwargs["s_aux"] = s_aux
@@ -172,12 +175,13 @@ def attention_forward(
 def _added(
     module: torch.nn.Module, query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool | None
 ) -> Tensor | None:
-    """The mask as what the model's own attention adds to scores."""
+    """The mask in the form that the model's own attention adds to scores: 0 for a visible key, and otherwise the lowest number of
+    the dtype. None for no mask."""
     queries, keys = query.shape[2], key.shape[2]
     if mask is None:
         if queries == 1 or not (getattr(module, "is_causal", True) if is_causal is None else is_causal):
             return None
-        # PyTorch's is_causal, for which no mask stands, aligns the first query with the first key.
+        # Without a mask PyTorch's attention is called with is_causal=True, which aligns the first query with the first key.
         mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=query.device).tril()
     if mask.dtype != torch.bool:
         return mask
@@ -196,6 +200,7 @@ def _attend(
     sinks: Tensor | None,
     others: dict[str, Any],
 ) -> Tensor:
+    """The output of `attention_forward`. Raises PassOn, or ValueError, for a call that our operator cannot take."""
     require_plain_cpu(query, key, value, mask, sinks)
     if dropout:
         raise PassOn("dropout")
@@ -223,14 +228,15 @@ def _attend(
     if mask is not None and mask.shape[2:] != (queries, keys):
         raise PassOn(f"a mask for {list(mask.shape[2:])} queries and keys, expected {[queries, keys]}")
     if borders is not None:
-        # Masks of some models do not know of packed sequences, of which these arguments tell.
+        # The masks of some models ignore the packed sequences that these arguments describe.
         entries = [_divided(visible, queries, keys, borders.tolist()) for visible in entries]
     output = _by_entries(query, key, value, sinks, scaling, entries)
     return output.transpose(1, 2).contiguous()
 
 
 def _divided(visible: Visible, queries: int, keys: int, borders: list[int]) -> Visible:
-    """The same, where queries see only keys of their own sequence, which begin and end at `borders`."""
+    """`visible`, restricted to keys of a query's own sequence; sequences begin and end at `borders`. Raises PassOn if the attention
+    is not causal, or not every query has a key."""
     if not visible.causal or queries != keys or borders[-1] != keys:
         raise PassOn(f"packed sequences of {borders[-1]} tokens, with {queries} queries and {keys} keys")
     return replace(visible, borders=tuple(sorted({*visible.borders, *borders})))
@@ -239,7 +245,8 @@ def _divided(visible: Visible, queries: int, keys: int, borders: list[int]) -> V
 def _by_entries(
     q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, scale: float | None, entries: list[Visible]
 ) -> Tensor:
-    """Attention with what each batch entry sees; entries that see the same are computed together."""
+    """The attention of each batch entry with what it sees; entries that see the same are computed together. A single element of
+    `entries` is for the whole batch."""
     groups: dict[Visible, list[int]] = {}
     for number, visible in enumerate(entries):
         groups.setdefault(visible, []).append(number)
@@ -264,8 +271,8 @@ def _by_entries(
 
 
 def register_softmax(undo: Undo) -> None:
-    """Registers the attention and its mask function until `undo` runs. Raises SignatureError if the
-    functions that they call are not as tested."""
+    """Registers the attention function and its mask function until `undo` runs. Raises SignatureError if the
+    functions of transformers that they call are not those of the tested version."""
     for path, tested in TESTED.items():
         module, _, name = path.rpartition(".")
         check_signature(path, getattr(importlib.import_module(module), name), tested, "transformers", TESTED_VERSION)

@@ -1,9 +1,10 @@
-"""Puts our operators into the places where the layers of transformers look for them.
+"""Replaces functions of transformers by our operators.
 
-transformers decorates each function for which kernels exist: the decorator chooses what runs when a
-modelling module is imported, and keeps the choice in a closure, which layers may hold. All closures
-run the same code object, so they are found by it wherever they are. What is replaced is the content
-of their cells; the function objects stay the same, and whoever holds one gets ours.
+transformers decorates each function for which kernels exist. When a modelling module is imported, the
+decorator chooses which kernel runs, and keeps the choice in the closure that it returns; layers may hold
+references to that closure. All these closures share one code object, by which they are found. What is
+replaced is the content of their cells: the function objects stay the same, so that every holder of a
+reference calls our operator.
 """
 
 import gc
@@ -22,12 +23,12 @@ from attnbench.acceleration._undo import Undo
 DECORATOR = "use_kernel_func_from_hub_with_fallback"
 TESTED_VERSION = "5.23.0"
 
-# The names of what the closures of the tested version hold.
+# The names of the variables that the closures of the tested version hold.
 CELLS = {"applicable_params", "func_name", "implementation", "is_new_implementation", "package", "torch_function"}
 
 _DELTA = "query, key, value, g, beta, chunk_size=64, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False, **kwargs"
-# By the name under which transformers looks for kernels: the parameters, in the tested version, of
-# the function that the decorator decorates.
+# The parameters, in the tested version, of the functions that the decorator decorates, by the name under which transformers looks
+# for kernels.
 TESTED = {
     "causal_conv1d_fn": "hidden_states, weight, bias=None, activation=None, **kwargs",
     "causal_conv1d_update": "hidden_states, conv_state, weight, bias=None, activation=None",
@@ -52,12 +53,12 @@ TESTED = {
 }
 
 
-# The functions that _replace() makes of what would have run. They run the same code, but are none of transformers.
+# The copies that _replace() makes of closures. They have the same code object, but must not be replaced themselves.
 _COPIES: "weakref.WeakSet[FunctionType]" = weakref.WeakSet()
 
 
 class SignatureError(ImportError):
-    """An installed package has other functions than the version for which attnbench was tested."""
+    """The functions of an installed package differ from those of the version with which attnbench was tested."""
 
 
 def parameters_of(function: Callable[..., Any]) -> str:
@@ -73,19 +74,19 @@ def parameters_of(function: Callable[..., Any]) -> str:
 
 
 def check_signature(where: str, function: Callable[..., Any], tested: str, package: str, tested_version: str) -> None:
-    """Raises SignatureError unless the parameters of the function are the tested ones."""
+    """Raises SignatureError unless parameters_of(function) is `tested`. `where` names the function in the message."""
     found = parameters_of(function)
     if found != tested:
         raise SignatureError(
             f"attnbench.accelerate: {where} has other parameters than in {package} {tested_version}, with which this version "
-            f"of attnbench was tested\n  found  {found}\n  tested {tested}\nNothing of it is replaced; install "
+            f"of attnbench was tested\n  found  {found}\n  tested {tested}\nIt is not replaced; install "
             f"{package}=={tested_version}, or do not call attnbench.accelerate"
         )
 
 
 class _Everything:
-    """Contains everything: the wrapper of transformers drops the keyword arguments that are not in its
-    `applicable_params`."""
+    """A container that contains everything. As `applicable_params` of a closure it keeps the closure from dropping
+    keyword arguments that are not parameters of the reference implementation."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -95,6 +96,7 @@ class _Everything:
 
 
 def _inner_code(code: CodeType, name: str) -> CodeType:
+    """The code of the function `name` that a function with `code` defines. Raises SignatureError if it defines none."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType) and constant.co_name == name:
             return constant
@@ -105,16 +107,17 @@ def _inner_code(code: CodeType, name: str) -> CodeType:
 
 
 class Kernels:
-    """The closures of transformers whose cells hold ours, as long as they do.
+    """Replaces the content of the closures of transformers by our operators.
 
     Attributes:
-        replaced: by operator: the functions in which it was replaced, such as
+        replaced: by operator the names of the functions that were replaced, such as
             transformers.models.qwen3_5.modeling_qwen3_5.torch_chunk_gated_delta_rule.
     """
 
     def __init__(self, undo: Undo) -> None:
-        """Replaces what is imported already, and what will be until `undo` is called. Raises
-        SignatureError, and has replaced nothing, if the installed version is not as tested."""
+        """Replaces the functions of modules that are imported already, and of those that are imported until
+        `undo` runs. Raises SignatureError, and replaces nothing, if the installed version differs from the
+        tested one."""
         self.replaced: dict[str, list[str]] = {}
         self._undo = undo
         self._hub = importlib.import_module("transformers.integrations.hub_kernels")
@@ -131,7 +134,7 @@ class Kernels:
                 f"{sorted(CELLS)} in transformers {TESTED_VERSION}, with which this version of attnbench was tested"
             )
         found = [f for f in gc.get_referrers(self._code) if self._is_closure(f) and f not in _COPIES]
-        # gc.freeze(), which servers call before they fork, hides what was there before from gc.get_referrers().
+        # gc.get_referrers() does not see objects that existed before a call of gc.freeze(), which servers make before they fork.
         for module in list(sys.modules.values()):
             held = list(getattr(module, "__dict__", {}).values())
             found += [f for f in held if self._is_closure(f) and f not in _COPIES and all(f is not known for known in found)]
@@ -161,7 +164,7 @@ class Kernels:
         if name not in OPERATORS:
             return
         before = {key: cell.cell_contents for key, cell in cells.items()}
-        # What would have run: the same code with cells of its own.
+        # A copy with cells of its own, which runs what would have run without accelerate().
         theirs = FunctionType(
             function.__code__,
             function.__globals__,
@@ -176,7 +179,8 @@ class Kernels:
             "implementation": dispatching(name, OPERATORS[name], theirs, package),
             "is_new_implementation": True,
         }
-        # In this order ours never gets arguments from which those that the reference lacks, such as borders, are left out.
+        # applicable_params is replaced first, so that no call reaches our operator after the closure has dropped arguments such as
+        # those of packed sequences.
         for key, value in after.items():
             cells[key].cell_contents = value
         reference = before["torch_function"]
@@ -189,8 +193,8 @@ class Kernels:
         self._undo.add(restore)
 
     def _made(self, made: object) -> Iterator[FunctionType]:
-        """The closures in what the decorator returned; where the package kernels is installed, that may be
-        an object which holds them."""
+        """The closures in what the decorator returned. If the package `kernels` is installed, that may be an object
+        that refers to them, over up to three references."""
         found, seen, ring = [], {id(made)}, [made]
         for _ in range(4):
             found += [x for x in ring if isinstance(x, FunctionType) and self._is_closure(x)]
@@ -201,11 +205,12 @@ class Kernels:
         yield from found
 
     def _replace_in_later_imports(self, decorator: FunctionType) -> None:
-        """Modelling modules import the decorator by its name from two modules."""
+        """Replaces the decorator in the two modules from which modelling modules import it, so that functions which it decorates
+        later are replaced as well."""
 
         is_active = True
-        # So that no import replaces anything once the steps of undoing run. The lock of accelerate() may be held by a thread that
-        # waits for the import.
+        # After restore() has set is_active, no import may replace anything. The lock of accelerate() cannot be used, because a
+        # thread that holds it may be waiting for the import.
         lock = threading.Lock()
 
         def accelerating(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -213,7 +218,7 @@ class Kernels:
 
             def decorated(reference: Callable[..., Any]) -> Any:
                 made = decorate(reference)
-                # Somebody may hold this decorator longer than it is active.
+                # A module may keep this decorator after restore().
                 with lock:
                     for function in self._made(made) if is_active else ():
                         self._check(function)
@@ -233,7 +238,7 @@ class Kernels:
             nonlocal is_active
             with lock:
                 is_active = False
-            # Modules that were imported meanwhile have ours under the name, too.
+            # Modules that were imported meanwhile hold our decorator, too.
             for module in list(sys.modules.values()):
                 if getattr(module, "__dict__", {}).get(DECORATOR) is accelerating:
                     setattr(module, DECORATOR, decorator)

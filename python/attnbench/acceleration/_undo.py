@@ -1,10 +1,10 @@
-"""What brings back the objects that were there before something was replaced."""
+"""Restores the objects that were replaced."""
 
 from collections.abc import Callable
 
 
 class Undo:
-    """Steps that undo what was done, in the reverse order."""
+    """Functions that each undo one replacement; they are called in the reverse of the order in which they were added."""
 
     def __init__(self) -> None:
         self._steps: list[Callable[[], None]] = []
@@ -13,8 +13,9 @@ class Undo:
         self._steps.append(step)
 
     def run(self) -> None:
-        """Runs all steps, also if one fails, and raises the first failure afterwards. A step that an
-        interrupt ended, and those after it, stay, and run when this is called again; so steps may run twice."""
+        """Calls all steps, even if one raises an exception, and raises the first exception afterwards. If a
+        KeyboardInterrupt ends a step, this step and the remaining ones stay, and another call of run() calls
+        them; so a step must allow being called twice."""
         failures: list[Exception] = []
         while self._steps:
             try:

@@ -10,12 +10,13 @@ Rank r of the group holds the r-th slice; with the causal mask of softmax attent
 see `zigzag`. `cu_seqlens` is that of the whole sequence, so packed sequences may be cut anywhere.
 
 Initial and final states are those of the whole sequence, or of all packed ones, and the same on every
-rank. Losses of the ranks add up: the gradient of a tensor that every rank has, such as an initial state,
-A_log or the weights of a layer, is the sum of the gradients that the ranks find. All ranks must call the
-same functions in the same order, and all of them or none must call backward.
+rank. The loss is the sum of the losses of the ranks: the gradient of a tensor that every rank has, such as
+an initial state, A_log or the weights of a layer, is the sum of the gradients that the ranks compute. All
+ranks must call the same functions in the same order, and either all ranks call backward or none does.
 
-A rank whose tensors or arguments do not fit to those of the others is a ValueError on every rank. One that has
-ended or does not come is a RuntimeError on the others, at the latest after the timeout of the group.
+If the shapes, dtypes or options of a rank differ from those of rank 0, the call raises ValueError on every
+rank. If a rank has ended, or does not make the call, for example because its own arguments are invalid,
+the call raises RuntimeError on the others, at the latest after the timeout of the group.
 """
 
 from attnbench.distributed._exchange import Traffic as Traffic

@@ -1,8 +1,8 @@
 """Measures operators over several ranks of this machine, and predicts how they scale to more.
 
     python -m attnbench.distributed measure --out FOLDER    # times of 1, 2, 4, … ranks of this machine
-    python -m attnbench.distributed bound                   # what the number of operations allows
-    python -m attnbench.distributed simulate --out FOLDER   # up to 1,024 ranks of a network
+    python -m attnbench.distributed bound                   # the efficiency that the operation counts allow
+    python -m attnbench.distributed simulate --out FOLDER   # predictions for up to 1,024 ranks of a network
 """
 
 import argparse
@@ -24,7 +24,7 @@ from attnbench.distributed import bound, joining, launch
 from attnbench.distributed.rank import Request
 
 RECORDS, SCALING = "ranks.jsonl", "scaling.json"
-# Exit codes: all is well, a measurement failed, the arguments are wrong.
+# Exit codes: everything was measured, a measurement failed, the arguments are wrong.
 OK, FAILED, REFUSED = 0, 1, 2
 KEY = ("operator", "ranks", "length", "heads", "dim", "batch", "dtype", "backward", "threads")
 SCHEMA = 1
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     _add_measure(commands.add_parser("measure", help="measure ranks on this machine, or those of torchrun or srun"))
-    _add_bound(commands.add_parser("bound", help="print the bound of weak scaling by counted operations"))
+    _add_bound(commands.add_parser("bound", help="print the efficiency of weak scaling that the operation counts allow"))
     _add_simulate(commands.add_parser("simulate", help="predict the times of up to 1,024 ranks"))
     chosen = parser.parse_args(arguments)
     run: dict[str, Callable[[argparse.Namespace], int]] = {"measure": _measure, "bound": _bound, "simulate": _simulate}
@@ -85,7 +85,7 @@ def _chosen_operators(names: list[str]) -> list[str]:
         if name not in OPERATORS:
             raise ValueError(f"--operators: there is no operator {name!r}, expected one of {', '.join(OPERATORS)}")
     if not names:
-        raise ValueError("--operators names none")
+        raise ValueError(f"--operators is empty, expected one or more of {', '.join(OPERATORS)}")
     return names
 
 
@@ -96,10 +96,12 @@ def _add_measure(parser: argparse.ArgumentParser) -> None:
     _add_sizes(parser, 8192)
     parser.add_argument("--ranks", type=_counts, metavar="R,…", help="(default: 1,2,4,… up to the cores divided by --threads)")
     parser.add_argument("--out", type=Path, required=True, help=f"folder to which {RECORDS} is written")
-    parser.add_argument("--deadline", type=float, default=600.0, metavar="S", help="seconds for each measurement (default: %(default)g)")
+    parser.add_argument(
+        "--deadline", type=float, default=600.0, metavar="S", help="seconds that a measurement may take (default: %(default)g)"
+    )
     parser.add_argument(
         "--oversubscribe", action="store_true",
-        help="more ranks than cores: times say nothing then, and records say so",
+        help="allow more threads than cores; the times are then no measure of speed, and the records are marked",
     )  # fmt: skip
     parser.add_argument(
         "--join", choices=("torchrun", "slurm"), help="measure with the ranks that torchrun or srun has started, of which this process is one"
@@ -155,10 +157,15 @@ def _measure(chosen: argparse.Namespace) -> int:
 
 
 class Records:
-    """The file of records: a line of JSON for each measurement."""
+    """The file of records: a line of JSON for each measurement.
+
+    Attributes:
+        path: the file, which need not exist before the first record is appended.
+        lines: the records, those that the file held before included.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises ValueError that names a line that is not a record."""
+        """Reads the file. Raises ValueError that names the first line that is not a record."""
         self.path = path
         self.lines: list[dict[str, Any]] = []
         for number, text in enumerate(path.read_text("utf-8").splitlines() if path.exists() else (), 1):
@@ -170,11 +177,11 @@ class Records:
             self.lines.append(line)
 
     def has(self, wanted: dict[str, Any]) -> bool:
-        """Whether there is a measurement without a failure."""
+        """Whether a record without a failure has these values."""
         return any(line["failure"] is None and all(line[name] == value for name, value in wanted.items()) for line in self.lines)
 
     def append(self, line: dict[str, Any]) -> bool:
-        """Appends a record, and returns whether it is a failure."""
+        """Appends a record to the file, and returns whether it is a failure."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
@@ -183,7 +190,7 @@ class Records:
 
 
 def _described(request: Request, found: dict[str, Any], *, oversubscribed: bool, joined: str | None) -> dict[str, Any]:
-    """A record: what was measured, what was found, and on which machine."""
+    """A record: what was measured, what `rank.measure` or `launch.run` found, and on which machine."""
     return {
         "schema": SCHEMA, **{name: getattr(request, name) for name in KEY}, "repeats": request.repeats,
         "deadline_s": request.deadline_s, "oversubscribed": oversubscribed, "joined": joined, **machine(),
@@ -192,7 +199,7 @@ def _described(request: Request, found: dict[str, Any], *, oversubscribed: bool,
 
 
 def machine() -> dict[str, Any]:
-    """The names of the machine and of versions, as records of sweeps call them, and the time."""
+    """The machine, the versions and the time (UTC), by the names that the columns of sweeps' records have."""
     import torch
 
     try:
@@ -208,7 +215,8 @@ def machine() -> dict[str, Any]:
 
 
 def _revision() -> dict[str, Any]:
-    """The commit of the checkout that this file belongs to, and whether the checkout differs from it; None if it belongs to none."""
+    """The commit of the git checkout that this file belongs to, and whether tracked files differ from it; None for both if this
+    file is not tracked."""
     here = Path(__file__)
 
     def git(*command: str) -> str | None:
@@ -235,8 +243,8 @@ def _median(values: list[float]) -> float:
 
 
 def efficiency_of(line: dict[str, Any], lines: list[dict[str, Any]]) -> float | None:
-    """The share of the speed of one rank that each rank of a record keeps; None without a record of one rank. The last record
-    of one rank counts."""
+    """The efficiency of a record: the speed of each of its ranks, divided by that of the last record of one rank with the same
+    settings and host. None if there is no such record, and for failures, oversubscribed records and joined ranks."""
     if line["oversubscribed"] or line["joined"] or line["failure"]:
         return None
     for other in reversed(lines):
@@ -295,9 +303,11 @@ def _bound(chosen: argparse.Namespace) -> int:
 def _add_simulate(parser: argparse.ArgumentParser) -> None:
     _add_sizes(parser, 8192)
     parser.add_argument("--out", type=Path, required=True, help=f"folder to which {SCALING} is written")
-    parser.add_argument("--latency-us", type=float, default=10.0, help="of a message in microseconds (default: %(default)g)")
-    parser.add_argument("--bandwidth", type=float, default=12.5, help="of a rank in gigabytes a second (default: %(default)g)")
-    parser.add_argument("--total", type=_positive, default=1 << 20, help="positions of the sequence that is split (default: %(default)s)")
+    parser.add_argument("--latency-us", type=float, default=10.0, help="of a message, in microseconds (default: %(default)g)")
+    parser.add_argument("--bandwidth", type=float, default=12.5, help="of a rank, in gigabytes a second (default: %(default)g)")
+    parser.add_argument(
+        "--total", type=_positive, default=1 << 20, help="positions of the sequence that strong scaling splits (default: %(default)s)"
+    )
 
 
 def _simulate(chosen: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What ranks exchange: headers that say whether their calls fit together, and tensors."""
+"""What ranks exchange: headers, by which they check that all make the same call, and tensors."""
 
 import zlib
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from attnbench import _installation
 
 @dataclass
 class Traffic:
-    """What this rank has handed to collectives and to messages between two ranks.
+    """What this rank has passed to collectives and has sent to single ranks.
 
     Attributes:
-        calls: how many.
-        payload_bytes: the bytes of their inputs, each counted once, however many ranks receive it.
+        calls: the number of collectives and of tensors sent.
+        payload_bytes: the bytes of their inputs, counted once, however many ranks receive them.
     """
 
     calls: int = 0
@@ -31,7 +31,7 @@ _counters: list[Traffic] = []
 
 @contextmanager
 def count_traffic() -> Iterator[Traffic]:
-    """Counts what the operators of this package send within the block, backward passes included."""
+    """Counts what the operators of this package send within the `with` block, in the backward pass as well."""
     counter = Traffic()
     _counters.append(counter)
     try:
@@ -41,6 +41,7 @@ def count_traffic() -> Iterator[Traffic]:
 
 
 def count(sent: Tensor) -> None:
+    """Adds a tensor that this rank sends to all counters of `count_traffic`."""
     for counter in _counters:
         counter.calls += 1
         counter.payload_bytes += sent.numel() * sent.element_size()
@@ -56,7 +57,7 @@ class Ranks:
     """
 
     def __init__(self, function: str, group: dist.ProcessGroup) -> None:
-        """`function` begins error messages. Raises ValueError if this process is not in the group."""
+        """Error messages begin with `function`. Raises ValueError if `group` is not a process group or this process is not in it."""
         if not dist.is_initialized() or not isinstance(group, dist.ProcessGroup):
             raise ValueError(f"{function}: cp_group = {group!r}, expected a process group of torch.distributed")
         self.function, self.group = function, group
@@ -66,13 +67,13 @@ class Ranks:
 
     @contextmanager
     def exchanging(self, what: str) -> Iterator[None]:
-        """Says in errors of torch.distributed which exchange failed."""
+        """A RuntimeError of torch.distributed within the `with` block becomes one that says which exchange failed, and why."""
         try:
             yield
         except RuntimeError as error:
             raise RuntimeError(
                 f"{self.function}: rank {self.rank} of {self.size} could not exchange {what} within the timeout of the group: "
-                f"another rank has ended, does not come or sends tensors of other sizes ({error})"
+                f"another rank has ended, does not take part or sends tensors of other sizes ({error})"
             ) from error
 
     def all_gather(self, what: str, x: Tensor) -> Tensor:
@@ -117,8 +118,10 @@ def _version() -> int:
 def check_header(ranks: Ranks, device: torch.device, **fields: int) -> None:
     """Raises ValueError on every rank if not all ranks have the same numbers, and says what differs.
 
-    Ranks must know this before they send tensors: Gloo aborts a process that receives more than it expects. The
-    numbers fit into a message of HEADER_BYTES bytes, whatever they are, so that this message is always the same size.
+    `fields` are the numbers by name, at most 15; error messages show the names with spaces for underscores.
+
+    Ranks must compare them before they send tensors, because Gloo aborts a process that receives more bytes than it
+    expects. The header always has HEADER_BYTES bytes, so that it cannot itself be such a message.
     """
     names = ["versions of attnbench and torch", *(name.replace("_", " ") for name in fields)]
     numbers = [_version(), *fields.values()]
@@ -134,7 +137,7 @@ def check_header(ranks: Ranks, device: torch.device, **fields: int) -> None:
                 f"{ranks.function}: the slice of rank 0 has length {values[0]} and that of rank {differing} has length "
                 f"{values[differing]}, expected slices of equal length"
             )
-        # Larger numbers stand for texts.
+        # Larger numbers are checksums of texts, made by number_of().
         shown = f": {values[0]} and {values[differing]}" if max(values) < 1 << 20 else ""
         raise ValueError(f"{ranks.function}: rank 0 and rank {differing} differ in the {name}{shown}")
 
@@ -148,7 +151,8 @@ def packed(tensors: list[Tensor]) -> Tensor:
 
 
 def unpacked(rows: Tensor, like: list[Tensor]) -> list[list[Tensor]]:
-    """The tensors of each rank out of their bytes [size, bytes]; `like` are those of this rank."""
+    """The tensors of each rank, made of their bytes [size, bytes]. They have the shapes and dtypes of `like`, which are those of
+    this rank."""
     sizes = [x.numel() * x.element_size() for x in like]
     return [
         [part.clone().view(x.dtype).view(x.shape) for part, x in zip(row.split(sizes), like, strict=True)] for row in rows

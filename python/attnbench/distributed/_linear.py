@@ -1,8 +1,9 @@
 """Linear attention with a feature map over a sequence that is split over the ranks of a process group.
 
-The normalizer of a query is one more column of the output, whose values are 1, so that it travels with the state. The mean
-of all values is subtracted before and added after, as the kernels of one process do: outputs are means, of which sums of
-numbers with a large mean would lose digits. Any shift gives the same result, so that none has a gradient.
+Values get one more column of ones, so that the normalizer of a query is one more column of the output, and ranks exchange it
+with the state. The mean of all values is subtracted from them before and added to the outputs after, as the kernels of one
+process do: an output is a weighted mean of values, and loses digits when the mean of the values is large beside their
+differences. Any shift gives the same result, so the shift has no gradient.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 from attnbench.distributed._exchange import Ranks, check_header, number_of
 from attnbench.distributed._recurrent import recurrent_attention
 
-# By name, the maps that are functions of one entry.
+# The feature maps that apply a function to each entry, by name.
 _MAPS = {
     "elu": lambda x: torch.nn.functional.elu(x) + 1,
     "elu0.1": lambda x: torch.nn.functional.elu(x, 0.1) + 1,
@@ -26,10 +27,12 @@ _MAPS = {
 def linear_attention(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, feature_map: str, eps: float, implementation: str, group: dist.ProcessGroup
 ) -> Tensor:
-    """As torch.ops.attn.linear_attention over the slices of all ranks of `group`."""
+    """As torch.ops.attn.linear_attention over the slices of all ranks of `group`: q [B,H,N,D], k [B,H,L,D] and v [B,H,L,M] of a
+    slice → [B,H,N,M]. Raises ValueError for a feature map that is not in _MAPS."""
     if feature_map not in _MAPS:
         raise ValueError(f"linear_attention: feature_map = {feature_map!r}, expected one of {', '.join(_MAPS)} beside cp_group")
-    with torch.no_grad():  # Ranks that are all wrong must not wait for each other.
+    # Invalid arguments must be refused before any exchange, so that a rank does not wait for one that raised an error.
+    with torch.no_grad():
         shapes = [x.to("meta") for x in (q, k, v)]
         torch.ops.attn.linear_attention(*shapes, causal, None, feature_map, eps, None, 128, implementation)
     with torch.autocast(q.device.type, enabled=False):
@@ -62,7 +65,7 @@ def _attend(
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over the ranks, whose losses add up."""
+    """The sum over the ranks. Its gradient is the sum of the ranks' gradients, since the loss is the sum of their losses."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ranks: Ranks) -> Tensor:

@@ -1,15 +1,19 @@
 """Recurrent attention over a sequence that is split over the ranks of a process group.
 
-The state S behind a slice depends linearly on the state S₀ before it: S = A S₀ + E, where E is the state that
-the slice leaves if it begins with zero. The transition A is 1 where nothing decays, a number for each head or a
-diagonal where the state or its rows do, and a matrix [K,K] by the delta rule, namely the state that the operator
-leaves if v is 0 and the identity is the initial state. Of these passes kernels compute the state alone. Ranks gather E and A of all slices, each rank folds those
-of the slices before its own into its initial state, and then computes its outputs as one process would. The
-gradient dS of a final state travels the other way: dS₀ = Aᵀ dS + D, where D comes from the slice's outputs.
+The state S after a slice depends linearly on the state S₀ before it: S = A S₀ + E, where E is the state after
+the slice if S₀ is zero. The transition A is 1 without decay, one number for each head if the state decays, a
+diagonal [K] if each row of the state has its own decay, and a matrix [K,K] with the delta rule. The matrix is the
+state that the operator leaves if v is 0 and the initial state is the identity. E and A are computed by passes of
+the kernels that compute only the state. Ranks gather E and A of all slices. Each rank then computes its initial
+state from those of the slices before its own, and its outputs as one process would. The gradient dS of a final
+state goes the other way: dS₀ = Aᵀ dS + D, where D comes from the gradients of the slice's outputs.
 
-A rank exchanges only what others need. A slice that holds the end of its first sequence, or the beginning of its
-last one, separates the states before and behind it, so that its transition is 0 and is not computed; the first
-rank and the last one are such slices.
+A rank computes E and A only if other ranks need them. If the first sequence of a slice ends in it, or the last one
+begins in it, the state after the slice does not depend on the state before it: A is 0 and is not computed. This is
+always so for the first and the last rank.
+
+In the shapes, B is the batch size, T the length of the slice, H the number of heads of q and k, W that of v, and K
+and V are the dimensions of keys and values.
 """
 
 import itertools
@@ -29,9 +33,9 @@ class Slice:
 
     Attributes:
         first, last: the first and the last of the packed sequences; 0 and 0 where sequences are not packed.
-        borders: where they begin in the slice, and where the last one ends in it.
-        carries_in: whether the first one began on a rank before.
-        carries_out: whether the last one goes on on the next rank.
+        borders: the positions at which they begin in the slice, followed by the one at which the last of them ends in it.
+        carries_in: whether the first one begins on an earlier rank.
+        carries_out: whether the last one continues on the next rank.
     """
 
     first: int
@@ -42,7 +46,7 @@ class Slice:
 
     @property
     def is_passed_through(self) -> bool:
-        """Whether one sequence begins before the slice and ends behind it."""
+        """Whether the slice holds a single sequence, which begins before it and ends after it."""
         return self.carries_in and self.carries_out and len(self.borders) == 2
 
 
@@ -67,7 +71,7 @@ def slices_of(cu_seqlens: list[int] | None, length: int, ranks: int) -> list[Sli
 
 @dataclass(frozen=True)
 class Options:
-    """Arguments of torch.ops.attn.recurrent_attention that are no tensors."""
+    """The arguments of torch.ops.attn.recurrent_attention that are not tensors, in its order."""
 
     rule: str
     scale: float
@@ -80,9 +84,11 @@ class Call:
     """One call of the operator on this rank: the arguments that are not differentiable.
 
     Attributes:
-        options: those of the operator.
-        slices: those of all ranks.
-        sequences: how many states there are, over all ranks.
+        ranks: the ranks that make the call together.
+        options: the options of the operator.
+        slices: the slices of all ranks.
+        sequences: the number of states over all ranks: the packed sequences, or the batch size.
+        is_packed: whether sequences are packed.
         records: whether there will be a backward pass.
         wants_final: whether final states are wanted.
     """
@@ -103,12 +109,12 @@ class Call:
         return torch.tensor(self.slice.borders, device=like.device) if self.is_packed else None
 
     def carried(self, states: Tensor, row: int) -> Tensor:
-        """Of the states of this slice's sequences that of the first (0) or the last one (-1); all where sequences
-        are not packed, because they are those of a batch then."""
+        """The state of the first (row = 0) or last (row = -1) of this slice's sequences, [1,W,K,V]. Where sequences are not
+        packed, all states, since each batch entry is one sequence that goes through all slices."""
         return states[[row]] if self.is_packed else states
 
     def with_carried(self, states: Tensor, row: int, carried: Tensor) -> Tensor:
-        """The states of this slice's sequences with another first (0) or last one (-1)."""
+        """The states of this slice's sequences, where `carried` replaces the first (row = 0) or last one (row = -1)."""
         if not self.is_packed:
             return carried
         states = states.clone()
@@ -116,12 +122,12 @@ class Call:
         return states
 
     def of_slice(self, states: Tensor) -> Tensor:
-        """Of the states of all sequences those of this slice."""
+        """The states of this slice's sequences, out of those of all sequences."""
         return states[self.slice.first : self.slice.last + 1] if self.is_packed else states
 
     def of_all(self, states: Tensor, but: int | None) -> Tensor:
-        """The states of all sequences, with zeros for those that this slice does not have; `but` is one that does
-        not count, 0 or -1, or None."""
+        """The states of all sequences, with zeros for those that this slice does not have. `but` is the row of a state of this
+        slice that becomes zero as well, 0 or -1, or None for none."""
         if not self.is_packed:
             return states if but is None else torch.zeros_like(states)
         found = states.new_zeros(self.sequences, *states.shape[1:])
@@ -147,8 +153,8 @@ def recurrent_attention(
     group: dist.ProcessGroup,
     wants_final: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """As the operator torch.ops.attn.recurrent_attention, whose arguments these are, over the slices of all
-    ranks of `group`. The final states are None unless they are wanted."""
+    """As the operator torch.ops.attn.recurrent_attention, with its arguments, over the slices of all ranks of `group`: the output
+    [B,W,T,V] of this slice and the final states [N,W,K,V] of the whole sequences, or None if wants_final is False."""
     ranks = Ranks("recurrent attention", group)
     arguments = (q, k, v, g, beta, initial_state, cu_seqlens)
     _check(arguments, (rule, scale, normalize, implementation))
@@ -182,21 +188,22 @@ def recurrent_attention(
 
 
 def _check(tensors: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> None:
-    """Raises ValueError for wrong arguments, so that ranks that are all wrong do not wait for each other."""
+    """Raises ValueError for invalid arguments before any exchange, so that a rank does not wait for one that raised an error."""
     with torch.no_grad():
         try:
             torch.ops.attn._recurrent_attention(*(None if x is None else x.to("meta") for x in tensors), *options, False)
         except ValueError as error:
             assert tensors[0] is not None
             raise ValueError(str(error).replace("on meta", f"on {tensors[0].device}")) from None
-        # Which implementations there are depends on dtypes, dimensions and the device.
+        # Whether an implementation can run depends on the device too, which a meta tensor does not have; one position suffices.
         first = [None if x is None else x[:, :, :1] for x in tensors[:5]]
         if options[-1] != "auto":
             torch.ops.attn._recurrent_attention(*first, None, None, *options, False)
 
 
 def begins_on_this_rank(seq_idx: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """Whether a sequence begins with the first position of this rank: bool [B] of the numbers [B,L] of the sequences."""
+    """Whether a new sequence begins at the first position of this rank, bool [B]; False on rank 0. `seq_idx` [B,L] are the
+    numbers of the sequences at the positions of this rank."""
     ranks = Ranks("recurrent attention", group)
     check_header(ranks, seq_idx.device, length=seq_idx.shape[1], batch=seq_idx.shape[0], dtype_of_seq_idx=number_of(str(seq_idx.dtype)))
     last = ranks.all_gather("numbers of sequences", seq_idx[:, -1])
@@ -271,7 +278,7 @@ class _Split(torch.autograd.Function):
 def _attend(
     call: Call, q: Tensor, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None, initial: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The output of this slice, the states behind it, and what the backward pass needs."""
+    """The output of this slice, the states after it, and the checkpoints that the backward pass needs."""
     results: tuple[Tensor, Tensor, Tensor] = torch.ops.attn._recurrent_attention(
         q, k, v, g, beta, initial.contiguous(), call.local_borders(q), *astuple(call.options),
         call.records,
@@ -283,21 +290,22 @@ def _attend(
 
 
 def _cut(part: slice, *tensors: Tensor | None) -> list[Any]:
+    """The positions `part` of tensors [B,heads,T,…]."""
     return [None if x is None else x[:, :, part] for x in tensors]
 
 
 def end_of_slice(
     options: Options, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """The state that positions of one sequence leave if it begins with zero, [B,W,K,V], and their transition, as `apply` takes
-    it."""
+    """The state after positions of one sequence if the state before them is zero, [B,W,K,V], and their transition, in a form that
+    `apply` takes."""
     dim, columns = k.shape[3], v.shape[3]
     wide = torch.float64 if k.dtype == torch.float64 else torch.float32
     if options.rule == "add" and (g is None or g.dim() == 3):
         return _sum_of_products(k, v, None if g is None else _sums_of_decays(g, behind=True)), _decay(k, g)
-    if options.rule == "add":  # The operator takes less time than a product with all decays of all features.
+    if options.rule == "add":  # With a decay for each feature the operator is faster than a product of decayed keys and values.
         return _end_state(options, k, v, g, None, None), _decay(k, g)
-    # Both are columns of one state.
+    # One state computes both: its first V columns are the end state, and the other K columns the transition.
     start = torch.eye(dim, dim + columns, dtype=wide, device=k.device).roll(columns, 1).expand(v.shape[0], v.shape[1], -1, -1)
     values = torch.cat([v, v.new_zeros(*v.shape[:3], dim)], 3)
     final = _end_state(options, k, values, g, beta, start)
@@ -307,7 +315,7 @@ def end_of_slice(
 def end_from(
     options: Options, k: Tensor, v: Tensor, g: Tensor | None, beta: Tensor | None, initial: Tensor
 ) -> Tensor:
-    """The state that positions of one sequence leave if it begins with `initial`, [B,W,K,V]."""
+    """The state after positions of one sequence if the state before them is `initial`, [B,W,K,V]."""
     if options.rule == "delta":
         return _end_state(options, k, v, g, beta, initial)
     end, transition = end_of_slice(options, k, v, g, beta)
@@ -327,10 +335,12 @@ def _end_state(
 def gradient_of_begin(
     options: Options, q: Tensor, k: Tensor, grad_output: Tensor, g: Tensor | None, beta: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """The gradient of the initial state that the outputs of one sequence cause, [B,W,K,V], and the sequence's transition.
+    """The part of the initial state's gradient that comes from the outputs of positions of one sequence, [B,W,K,V], and the
+    transition of these positions.
 
-    By the delta rule an output is (A_t S₀)ᵀ q_t and what does not depend on S₀. The operator gives A_tᵀ q_t as its outputs if v is
-    0 and the identity is the initial state, and their products with the gradients of the outputs add up.
+    With the delta rule an output is scale · (A_t S₀)ᵀ q_t plus terms that do not depend on S₀. The operator's outputs are
+    scale · A_tᵀ q_t if v is 0 and the initial state is the identity, and the gradient is the sum of their outer products with the
+    gradients of the outputs.
     """
     if options.rule == "add":
         return _sum_of_products(q, grad_output, None if g is None else _sums_of_decays(g, behind=False)) * options.scale, _decay(k, g)
@@ -343,13 +353,13 @@ def gradient_of_begin(
 
 
 def _transposed(transition: Tensor | None) -> Tensor | None:
-    """A transition as gradients go through it."""
+    """The transposed transition, by which gradients of states are multiplied."""
     return transition.transpose(2, 3) if transition is not None and transition.dim() == 4 else transition
 
 
 def _sums_of_decays(g: Tensor, *, behind: bool) -> Tensor:
-    """The sums of the gates up to each position, or of those behind it; float64, so that sums over long sequences
-    keep their digits."""
+    """For each position the sum of the gates up to and including it or, if `behind`, of those after it. They are float64, because
+    sums over long sequences would lose digits in float32."""
     if not behind:
         return g.cumsum(2, dtype=torch.float64)
     later = torch.cat([g[:, :, 1:], torch.zeros_like(g[:, :, :1])], 2)
@@ -357,7 +367,7 @@ def _sums_of_decays(g: Tensor, *, behind: bool) -> Tensor:
 
 
 def _sum_of_products(a: Tensor, b: Tensor, decays: Tensor | None) -> Tensor:
-    """Σ e^decay_t a_t b_tᵀ of a [B,H,T,K] and b [B,W,T,V], where the decays are [B,W,T] or [B,W,T,K]."""
+    """Σ_t e^decay_t a_t b_tᵀ, [B,W,K,V], of a [B,H,T,K] and b [B,W,T,V]. The decays are logarithms, [B,W,T] or [B,W,T,K]."""
     wide = torch.float64 if a.dtype == torch.float64 else torch.float32
     batch, heads, length, dim = a.shape
     groups = b.shape[1] // heads
@@ -375,13 +385,14 @@ def _sum_of_products(a: Tensor, b: Tensor, decays: Tensor | None) -> Tensor:
 
 
 def _decay(k: Tensor, g: Tensor | None) -> Tensor | None:
-    """By the rule "add" the transition of positions: None for 1, [B,W], or [B,W,K] with a decay for each feature."""
+    """The transition of all positions with the rule "add": None for 1, [B,W], or [B,W,K] with a decay for each feature."""
     wide = torch.float64 if k.dtype == torch.float64 else torch.float32
     return None if g is None else g.sum(2, dtype=torch.float64).exp().to(wide)
 
 
 def apply(transition: Tensor | None, state: Tensor) -> Tensor:
-    """The transition of a state [B,W,K,V]; a decay of 0 clears it whatever it is."""
+    """The product of a transition and a state [B,W,K,V]. Where the transition is the decay 0, the product is 0 even if the state is
+    not finite."""
     if transition is None:
         return state
     if transition.dim() == 4:
@@ -395,7 +406,7 @@ def apply(transition: Tensor | None, state: Tensor) -> Tensor:
 
 
 def _transition_shape(call: Call, k: Tensor, v: Tensor, g: Tensor | None) -> tuple[int, ...] | None:
-    """The shape of a transition; None where it is 1."""
+    """The shape of a transition; None if it is 1 and is not sent."""
     rows, dim = (1 if call.is_packed else k.shape[0], v.shape[1]), k.shape[3]
     if call.options.rule == "delta":
         return (*rows, dim, dim)
@@ -414,8 +425,11 @@ def _exchange(
     *,
     backward: bool,
 ) -> Tensor:
-    """Gathers states and transitions, and folds those of the ranks before this one into its initial state, or those
-    of the ranks behind it into the gradient of its final state. What this rank does not have is sent as zeros."""
+    """Gathers the states and transitions of all ranks, and computes from those of the ranks before this one the state before its
+    slice or, if `backward`, from those of the ranks after this one the gradient of the state after its slice.
+
+    A `state` or `transition` of None is sent as zeros; `like` has the shape and dtype of the states.
+    """
     ranks, here = call.ranks, call.slice
     mine = [torch.zeros_like(call.carried(like, 0)) if state is None else state]
     if transition_shape is not None:
@@ -440,15 +454,18 @@ def payload_bytes(
     backward: bool = False,
     final_states: int = 0,
 ) -> int:
-    """What each rank hands to collectives in one call: a header, and in each pass its state and its transition.
+    """The bytes that each rank passes to collectives in one call of a recurrent operator: those of a header, and in each pass of
+    its state and its transition.
 
     Args:
-        batch: of sequences that are not packed, and 1 of packed ones.
-        heads: those of v.
-        transition: "one", "number" or "diagonal" of each head, or "matrix".
-        item_bytes: of a number of a state.
+        batch: the batch size; 1 for packed sequences.
+        heads: the number of heads of v.
+        dim, value_dim: the dimensions of keys and of values.
+        transition: "one" without decay, "number" for a decay of each head, "diagonal" for a decay of each feature of the keys,
+            "matrix" for the delta rule.
+        item_bytes: the bytes of a number of a state.
         backward: whether there is a backward pass as well.
-        final_states: how many final states are wanted over all ranks; they are sums over the ranks.
+        final_states: the number of sequences, over all ranks, if final states are wanted, and 0 if not.
     """
     numbers = {"one": 0, "number": 1, "diagonal": dim, "matrix": dim * dim}[transition]
     state = heads * dim * value_dim

@@ -1,9 +1,9 @@
 """Softmax attention over a sequence that is split over the ranks of a process group: a ring of keys and values.
 
-Each rank keeps its queries, and sends the keys and values that it has to the next rank until all have seen
-all. Results for some of the keys are joined by their log-sum-exp (Ring Attention, https://arxiv.org/abs/2310.01889).
-With the causal mask the sequence is cut into 2R pieces for R ranks, and rank r holds pieces r and 2R − 1 − r, so
-that all ranks have the same work in every step.
+Each rank keeps its queries. In each step it passes the keys and values that it holds on to the next rank, until
+every rank has held those of all ranks. The results for the keys of the single steps are combined by means of their
+log-sum-exp (Ring Attention, https://arxiv.org/abs/2310.01889). With the causal mask the sequence is cut into 2R
+pieces for R ranks, and rank r holds pieces r and 2R − 1 − r, so that all ranks have the same work in every step.
 """
 
 from collections.abc import Iterator
@@ -40,13 +40,18 @@ def ring_payload_bytes(
     gradient_item_bytes: int,
     backward: bool = False,
 ) -> int:
-    """What each rank hands to others in one call: a header, in ranks − 1 steps of each pass its keys and values, and in
-    the backward pass their gradients in as many steps as there are ranks.
+    """The bytes that each rank sends in one call: those of a header, of keys and values in ranks − 1 steps of each pass, and of
+    their gradients in as many steps of the backward pass as there are ranks.
 
     Args:
-        length: of a slice.
-        key_heads: the heads of k and v.
-        item_bytes, gradient_item_bytes: of a number of k and v, and of a gradient of theirs while it is summed up.
+        batch: the batch size.
+        key_heads: the number of heads of k and v.
+        length: the number of keys of a slice.
+        dim, value_dim: the dimensions of keys and of values.
+        ranks: the number of ranks.
+        item_bytes: the bytes of a number of k and v.
+        gradient_item_bytes: the bytes of a number of their gradients, which are accumulated in float32, or in float64 for float64.
+        backward: whether there is a backward pass as well.
     """
     numbers = batch * key_heads * length * (dim + value_dim)
     steps = (ranks - 1) * item_bytes * numbers
@@ -58,14 +63,16 @@ def ring_attention(
     q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, causal: bool, scale: float | None, implementation: str,
     group: dist.ProcessGroup,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """As torch.ops.attn.sparse_attention with the pattern "all", over the slices of all ranks of `group`."""
+    """As torch.ops.attn.sparse_attention with the pattern "all", over the slices of all ranks of `group`: the output [B,H,N,M] and
+    the log-sum-exp [B,H,N] of the queries of this rank. Raises ValueError for the composed implementation and off the CPU."""
     ranks = Ranks("sparse_attention", group)
     if implementation == "composed" or q.device.type != "cpu":
         raise ValueError(
-            f"sparse_attention: cp_group needs kernels, which have gradients of a part of the keys; implementation = {implementation!r} "
-            f"on {q.device} has none"
+            f"sparse_attention: cp_group needs the kernels for CPUs, which can compute gradients for a part of the keys; got "
+            f"implementation = {implementation!r} on {q.device}"
         )
-    with torch.no_grad():  # Ranks that are all wrong must not wait for each other.
+    # Invalid arguments must be refused before any exchange, so that a rank does not wait for one that raised an error.
+    with torch.no_grad():
         shapes = [None if x is None else x.to("meta") for x in (q, k, v, sinks)]
         torch.ops.attn.sparse_attention(*shapes, False, "all", None, None, scale, implementation)
     records = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, sinks))
@@ -76,22 +83,22 @@ def ring_attention(
     )  # fmt: skip
     if causal and (q.shape[2] != k.shape[2] or q.shape[2] % 2):
         raise ValueError(
-            f"sparse_attention: the slices of q and k have lengths {q.shape[2]} and {k.shape[2]}, expected one even length for two "
-            "pieces beside causal=True and cp_group"
+            f"sparse_attention: the slices of q and k have lengths {q.shape[2]} and {k.shape[2]}; causal=True with cp_group needs "
+            "equal and even lengths, because each slice consists of two pieces"
         )
     results: tuple[Tensor, Tensor] = _Ring.apply(q, k, v, sinks, causal, scale, implementation, ranks)
     return results
 
 
 class _Part:
-    """The queries of a rank that see keys of another, and these keys, as slices of their positions."""
+    """The queries of this rank that see keys of the rank `source`, and the keys that they see, as slices of positions."""
 
     def __init__(self, ranks: Ranks, source: int, causal: bool, length: int) -> None:
         half, every = length // 2, slice(None)
         self.is_own = source == ranks.rank
         self.queries = self.keys = every
         if causal and source < ranks.rank:
-            self.keys = slice(0, half)  # The other piece of `source` is behind both pieces of this rank.
+            self.keys = slice(0, half)  # The second piece of `source` comes after both pieces of this rank.
         elif causal and source > ranks.rank:
             self.queries = slice(half, length)  # Both pieces of `source` lie between the pieces of this rank.
 
@@ -126,13 +133,14 @@ class _Ring(torch.autograd.Function):
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
         grad_q = torch.zeros_like(q, dtype=wide)
         grad_sinks = None
-        # Gradients of keys and values travel with these, one step behind, until they are home.
+        # The gradients of keys and values follow these around the ring, one step behind, until they are back on their rank.
         grads = [torch.zeros_like(x, dtype=wide) for x in (k, v)]
         for part, (keys, values) in _parts(ranks, causal, [k, v]):
             if not part.is_own:
                 grads = _Messages(ranks, grads).received()
             rows = part.queries
-            # The kernels' weights are e^(score − log-sum-exp), so that results for all keys give the gradients of a part of them.
+            # The kernels compute weights as e^(score − log-sum-exp), so with the log-sum-exp over all keys they give the right
+            # gradients for these keys.
             found = torch.ops.attn._sparse_attention_backward(
                 output[:, :, rows], log_sum_exp[:, :, rows], grad_output[:, :, rows], grad_log_sum_exp[:, :, rows], q[:, :, rows],
                 keys[:, :, part.keys], values[:, :, part.keys], sinks if part.is_own else None, causal and part.is_own, "all", None, None,
@@ -148,7 +156,7 @@ class _Ring(torch.autograd.Function):
 
 
 def _parts(ranks: Ranks, causal: bool, tensors: list[Tensor]) -> Iterator[tuple[_Part, list[Tensor]]]:
-    """The keys and values of each rank, those of this one first; the next are on their way meanwhile."""
+    """The keys and values of each rank, those of this one first. The next ones are exchanged while the caller computes."""
     length = tensors[0].shape[2]
     for step in range(ranks.size):
         messages = _Messages(ranks, tensors) if step < ranks.size - 1 else None
@@ -158,7 +166,8 @@ def _parts(ranks: Ranks, causal: bool, tensors: list[Tensor]) -> Iterator[tuple[
 
 
 class _Messages:
-    """Tensors on their way to the next rank of the ring, and those that come from the rank before."""
+    """An exchange in progress: tensors that are sent to the next rank of the ring, and tensors of the same shapes that are received
+    from the rank before."""
 
     def __init__(self, ranks: Ranks, tensors: list[Tensor]) -> None:
         self.ranks = ranks
@@ -175,6 +184,7 @@ class _Messages:
             self.works = dist.batch_isend_irecv(operations)
 
     def received(self) -> list[Tensor]:
+        """The received tensors. Waits until the exchange is done."""
         with self.ranks.exchanging("keys and values"):
             for work in self.works:
                 work.wait()
@@ -182,7 +192,7 @@ class _Messages:
 
 
 def _join(output: Tensor, log_sum_exp: Tensor, other: Tensor, other_sum: Tensor) -> None:
-    """Adds the results for other keys to those so far, in place."""
+    """Combines the results so far with those for other keys, in place."""
     both = torch.logaddexp(log_sum_exp, other_sum)
     nothing = both == -torch.inf  # A row that has seen no key has the output 0.
 

@@ -1,35 +1,38 @@
-"""How much of one process's speed a rank can keep, by counted operations.
+"""The upper bound of the efficiency of weak scaling that follows from the number of operations.
 
-Each rank has as many positions as one process (weak scaling). One process computes the forward pass F and the backward
-pass B. Of several ranks those in the middle compute the end of their slice, E, and the beginning's gradient, D, as well:
+In weak scaling each rank has as many positions as one process. One process computes the forward pass F and the backward
+pass B. With several ranks, a rank in the middle also computes the state at the end of its slice, E, and the gradient of the
+state at its beginning, D:
 
     bound = F / (E + F)    or with the backward pass    (F + B) / (E + F + D + B)
 
-F, B, E and D are multiply-adds of a position and head; K and V are the head dimensions and C = 16 the positions of a
-chunk of the kernels, of which a triangle is used. Without decay, and with any decay,
+F, B, E and D are numbers of multiply-adds for one position and one head; K and V are the head dimensions, and C = 16 is the
+number of positions in a chunk of the kernels, which use a triangle of the products within a chunk. Without the delta rule,
+with or without decay,
 
     F = 2KV + C(K + V)/2    B = 5KV + C(3K + 2V)/2    E = D = KV
 
-By the delta rule the positions of a chunk correct each other. The end of a slice costs two products with the state instead of
-three, and the beginning's gradient a forward pass of K columns and one product:
+With the delta rule the values of a chunk also depend on each other. The end of a slice costs two products with the state
+instead of the three of F, and the gradient of its beginning a forward pass with K columns of values and one product:
 
     F = 3KV + C(2K + 2V)/2    B = 8KV + C(5K + 4V)/2    E = 2KV + C(K + V)/2    D = 3KK + C(2K + 2K)/2 + KV
 
-at two ranks; with more, E has V + K columns instead of V, K of them for the transition.
+This is E for two ranks; with more, E has V + K columns instead of V, because the transition has K.
 
-Folds of states, which do not grow with the length, and messages are left out. Softmax attention has no bound of this
-kind: the work of a rank grows with the number of ranks.
+The bound leaves out messages and the work on gathered states, which does not grow with the length. Softmax attention has no
+bound of this kind, since the work of a rank grows with the number of ranks.
 """
 
 CHUNK = 16
 
 
 def counts(transition: str, dim: int, value_dim: int, ranks: int) -> dict[str, float]:
-    """F, B, E and D by name: multiply-adds of a position and head.
+    """F, B, E and D by name: multiply-adds for one position and one head. E and D are 0 for one rank.
 
     Args:
-        transition: that of an `Operator`, but not "ring".
+        transition: the `transition` of an `Operator`, except "ring".
         dim, value_dim: K and V.
+        ranks: the number of ranks.
     """
     product = dim * value_dim
     if transition == "matrix":
@@ -48,14 +51,14 @@ def counts(transition: str, dim: int, value_dim: int, ranks: int) -> dict[str, f
 
 
 def weak_scaling_bound(transition: str, dim: int, value_dim: int, ranks: int, *, backward: bool) -> float:
-    """The largest share of the speed of one process."""
+    """The bound, at most 1: the largest efficiency that the operation counts allow. `counts` describes the arguments."""
     n = counts(transition, dim, value_dim, ranks)
     whole, more = (n["F"] + n["B"], n["E"] + n["D"]) if backward else (n["F"], n["E"])
     return whole / (whole + more)
 
 
 def formula_text(transition: str, dim: int, value_dim: int, ranks: int, *, backward: bool) -> str:
-    """The bound as a text with its numbers."""
+    """The formula of the bound as text, with its value and the values of F, B, E and D."""
     n = counts(transition, dim, value_dim, ranks)
     names = ("E", "F", "D", "B") if backward else ("E", "F")
     whole = "(F + B)" if backward else "F"

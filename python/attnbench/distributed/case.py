@@ -2,8 +2,9 @@
 
     python case.py --answer-fd=3 measure --build=FOLDER < CASE   # CASE is JSON
 
-The driver starts this file with the interpreter of Python methods. The answer is a line of JSON, the columns of a record;
-a rank that dies, hangs or disagrees is one failure with the last words of that rank.
+The driver starts this file with the Python interpreter that runs Python methods. The answer is a line of JSON with the columns
+of a record. If a rank dies, hangs or computes other results than one process, the record is a failure that quotes the end of
+this rank's output.
 """
 
 import argparse
@@ -17,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 STARTED = time.monotonic()
-# Of a sample, as attnbench-worker has it.
-MIN_SAMPLE_S = 1e-3
+MIN_SAMPLE_S = 1e-3  # the shortest time of a sample, as in attnbench-worker
 KINDS = {"crashed": "crashed", "timed_out": "timeout", "disagreed": "invalid"}
 
 
@@ -36,12 +36,12 @@ def main() -> None:
     answer = measure(json.load(sys.stdin))
     with os.fdopen(chosen.answer_fd, "w", encoding="utf-8") as stream:
         stream.write(json.dumps(answer) + "\n")
-    # The driver has its answer; without this the process would take a second or more to unload torch.
+    # The driver has its answer now; an ordinary exit would take a second or more to unload torch.
     os._exit(0)
 
 
 def measure(case: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a record of this case, which has all axes and settings."""
+    """The columns of the record of a case: measured or failed. `case` has a value for every axis and setting, by its name."""
     import torch
 
     from attnbench.distributed import launch

@@ -1,7 +1,7 @@
-"""Measures with ranks that torchrun or srun has started, of which this process is one.
+"""Measures with ranks that torchrun or srun has started. This process is one of them.
 
-All processes run the same command and compute the same list of measurements; rank 0 keeps the records. A rank that
-fails ends; the others notice it at their next exchange, at the latest when the deadline has passed.
+All processes run the same command and make the same list of measurements; rank 0 writes the records. A rank that
+fails ends; the others fail at their next exchange with it, at the latest when the deadline has passed.
 """
 
 import os
@@ -20,10 +20,12 @@ _VARIABLES = {
 
 @dataclass
 class Joined:
-    """This process as one of `size` ranks.
+    """This process as one of the ranks that a launcher has started.
 
     Attributes:
-        init: how they find each other, as the init_method of torch.distributed, with {} for the number of a measurement.
+        rank, size: the number of this rank, and the number of ranks.
+        init: how the ranks find each other, an init_method of torch.distributed with {} for the number of the measurement.
+        measured: the number of measurements so far.
     """
 
     rank: int
@@ -32,7 +34,8 @@ class Joined:
     measured: int = 0
 
     def measure(self, request: Request) -> dict[str, Any]:
-        """What `rank.measure` returns, or {"failure": …} as `launch.run` does."""
+        """Measures `request`, whose rank, ranks and init are set here. Returns what `rank.measure` returns, or {"failure": …} as
+        `launch.run` does."""
         own = replace(request, rank=self.rank, ranks=self.size, init=self.init.format(self.measured))
         self.measured += 1
         try:
@@ -40,15 +43,16 @@ class Joined:
         except Disagreement as error:
             return {"failure": {"kind": "disagreed", "rank": self.rank, "message": str(error)}}
         except (RuntimeError, ValueError) as error:
-            # torch.distributed has no type of its own for a rank that does not come.
+            # torch.distributed has no error type of its own for a timeout.
             kind = "timed_out" if "imed out" in str(error) or "imeout" in str(error) else "crashed"
             message = f"rank {self.rank} of {self.size}: {type(error).__name__}: {error}"
             return {"failure": {"kind": kind, "rank": self.rank, "message": message}}
 
 
 def ranks_of(launcher: str, out: Path, environment: Mapping[str, str] = os.environ) -> Joined:
-    """The ranks that `launcher`, "torchrun" or "slurm", has started. Those of srun find each other by a file in the
-    folder `out`, which must be the same for all. Raises ValueError if the launcher's variables are missing."""
+    """This process as one of the ranks that `launcher` has started: "torchrun", or "slurm" for srun. The ranks of srun find each
+    other by a file in the folder `out`, which must be the same folder for all. Raises ValueError if a variable of the launcher is
+    missing from the environment."""
     missing = [name for name in _VARIABLES[launcher] if name not in environment]
     if missing:
         program = "srun" if launcher == "slurm" else launcher

@@ -1,4 +1,4 @@
-"""Times of what one rank computes, measured in one process, from which `simulation` predicts many ranks."""
+"""Measures in one process the times of what a rank computes, from which `simulation` predicts the times of many ranks."""
 
 import statistics
 import time
@@ -13,10 +13,16 @@ from attnbench.distributed.operators import Operator, Sizes
 
 
 def measure(operator: Operator, sizes: Sizes, repeats: int) -> dict[str, Any]:
-    """Medians in seconds: `forward` and `both` (with the backward pass) of one process, and of a rank in the middle
-    `end` (end state and transition; `first_end` is the end state alone, which is what the first rank computes), `gradient` (that of its initial state), `fold` (one step of the fold of states), and
-    `compose` (a step of a scan, which joins two transitions as well). Softmax has the first two alone, and in addition
-    `pair_forward` and `pair_both`: those of all keys of one rank and no mask, whose halves a step of the ring computes."""
+    """Median times in seconds, by name.
+
+    One process computes `forward`, and `both` with the backward pass. For recurrent operators a rank in the middle also computes
+    `end` (its end state and transition) and `gradient` (the gradient of its initial state); `first_end` is the end state alone,
+    which is all that the first rank computes. `fold` applies a transition to a state and adds another state, and `compose`, a step
+    of a scan, joins two transitions as well.
+
+    Softmax has `forward` and `both`, and also `pair_forward` and `pair_both`: attention without a mask between the queries of one
+    rank and the keys of another, half of which is the work of a step of the causal ring.
+    """
     tensors = operator.inputs(sizes, seed=1)
     gradient = torch.ones_like(tensors["v"])
     given = [x.requires_grad_() for x in tensors.values()]

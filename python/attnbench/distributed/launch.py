@@ -17,14 +17,14 @@ from typing import Any
 from attnbench.distributed.rank import DISAGREED, Request, request_text
 
 PROGRAM = (sys.executable, "-m", "attnbench.distributed.rank")
-# How long the other ranks may take to say what they notice of one that has failed.
+# How long the other ranks may run after one has failed, so that a rank that caused the failure can end by itself.
 GRACE_S = 1.0
-LAST_WORDS = 2000  # characters of stderr
+LAST_WORDS = 2000  # how many characters a failure quotes from the end of a rank's output
 
 
 def cores_of(ranks: int, threads: int) -> list[list[int]]:
-    """The cores of each rank, `threads` each, of those that this process may use. Raises ValueError if there are too
-    few."""
+    """For each rank the numbers of `threads` cores, out of those that this process may use. No core is given to two ranks.
+    Raises ValueError if there are too few."""
     cores = sorted(os.sched_getaffinity(0))
     if ranks * threads > len(cores):
         raise ValueError(f"{ranks} ranks of {threads} threads need {ranks * threads} cores, but this process may use {len(cores)}")
@@ -36,9 +36,9 @@ def run(request: Request, cores: Sequence[list[int]] | None, program: Sequence[s
     "timed_out" or "disagreed"), the `rank` that failed first and its `message`. No process is left running.
 
     Args:
-        request: that of any rank; its rank, init, answer, parent and cores are filled in here.
-        cores: of each rank, or None for those of this process.
-        program: what a rank runs, before its request.
+        request: what to measure; its rank, init, answer, parent and cores are set here for each rank.
+        cores: the cores of each rank; None if all ranks may use all cores of this process.
+        program: the command of a rank, to which its request is appended as the last argument.
     """
     with _ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="attnbench-ranks-") as folder:
         answer = Path(folder) / "answer.json"
@@ -66,7 +66,8 @@ def run(request: Request, cores: Sequence[list[int]] | None, program: Sequence[s
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Has SIGTERM raise SystemExit, with which ranks are ended and folders removed. Only the main thread can do so."""
+    """Within the `with` block SIGTERM raises SystemExit, so that ranks are ended and folders removed. Does nothing outside the main
+    thread, since only the main thread may set signal handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -78,8 +79,9 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _environment(request: Request) -> dict[str, str]:
-    """Variables of a rank: it imports the package that this process has, the threads of PyTorch's libraries are as many as the
-    request says from the start, and glibc keeps large blocks of memory or returns them to the system at once."""
+    """Environment variables with which a rank imports the same package as this process, PyTorch's libraries start with the
+    requested number of threads, and glibc either keeps large blocks of memory or returns them to the system at once, as
+    `keeps_memory` says."""
     kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62)}
     fresh = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17), "MALLOC_TRIM_THRESHOLD_": str(1 << 17)}
     paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
@@ -90,7 +92,8 @@ def _environment(request: Request) -> dict[str, str]:
 
 
 def _wait(started: Sequence["subprocess.Popen[bytes]"], folder: str, deadline_s: float) -> dict[str, Any] | None:
-    """Waits until all ranks have ended well, and returns None, or until one fails, and returns the failure."""
+    """Waits until all ranks have ended with exit code 0, one has failed, or the deadline has passed. Returns None in the first
+    case and otherwise the failure."""
     end = time.monotonic() + deadline_s
     while True:
         codes = [process.poll() for process in started]
@@ -115,7 +118,8 @@ def _wait_for_others(started: Sequence["subprocess.Popen[bytes]"]) -> None:
 
 
 def _failure(started: Sequence["subprocess.Popen[bytes]"], failed: Sequence[int], folder: str) -> dict[str, Any]:
-    """The failure of the rank that caused it: one that disagrees or was killed rather than one that lost its connection."""
+    """The failure of the rank that is most likely its cause: one that disagrees with one process, else one that a signal ended,
+    else the first of `failed`, since ranks that lose their connection to another fail as well."""
     codes = {rank: started[rank].poll() or 0 for rank in range(len(started))}
     disagreed = [rank for rank, code in codes.items() if code == DISAGREED]
     killed = [rank for rank, code in codes.items() if code < 0]

@@ -19,10 +19,11 @@ class Sizes:
     """The sizes of a call on one rank.
 
     Attributes:
-        length: of the slice.
-        heads, dim: those of q, k and v.
+        length: the number of positions of the slice.
+        heads, dim: the number of heads and the head dimension of q, k and v.
         dtype: a key of DTYPES.
-        decay_positions: after how many positions what was read counts 1/e on average, of operators with decays.
+        batch: the batch size.
+        decay_positions: for operators with drawn decays: after how many positions the weight of a position is 1/e on average.
     """
 
     length: int
@@ -38,11 +39,15 @@ class Operator:
     """An operator, causal, with head dimensions that are equal for q, k and v.
 
     Attributes:
-        method: that of `attnbench measure` which computes the same from the same inputs; None if there is none.
-        transition: that of its state, "one", "number", "diagonal" or "matrix"; "ring" for softmax, which has none.
-        gates: which of g (a number for each head), f (for each feature) and b (beta) it takes.
-        call: computes the output of tensors [B,T,H,…]; takes `cp_group`.
-        is_predicted: whether `simulate` knows what a rank computes: the recurrence of its tensors alone, or the ring.
+        name: its name on the command line and in records.
+        method: the method of `attnbench measure` that computes the same from the same inputs; None if there is none.
+        transition: the kind of its state's transition, "one", "number", "diagonal" or "matrix", see `payload_bytes`; "ring" for
+            softmax, which has no state.
+        gates: the letters of the gates that it takes: "g" for g with a number for each head, "f" for g with a number for each
+            feature, "b" for beta.
+        call: computes the output from tensors [B,T,H,…] by name; takes `cp_group`.
+        is_predicted: whether `simulate` can predict it. It cannot if the operator computes something from its tensors before the
+            recurrence, such as constant decays or a feature map.
         has_normalizer: whether it divides by a sum of weights, which is one more column of values.
     """
 
@@ -56,11 +61,11 @@ class Operator:
 
     @property
     def rule(self) -> str:
-        """That of the state, "add" or "delta"."""
+        """The rule by which the state changes, "add" or "delta"."""
         return "delta" if self.transition == "matrix" else "add"
 
     def inputs(self, sizes: Sizes, seed: int) -> dict[str, Tensor]:
-        """Tensors by name, drawn with a seed."""
+        """Random tensors [B,T,H,…] by the names of the arguments of `call`. Gates are float64 for float64 and float32 otherwise."""
         generator = torch.Generator().manual_seed(seed)
         shape = (sizes.batch, sizes.length, sizes.heads)
 
@@ -80,13 +85,13 @@ class Operator:
         return found
 
     def positions(self, length: int, rank: int, ranks: int) -> Tensor:
-        """The positions of a whole sequence that a rank holds."""
+        """The positions that a rank holds of a sequence of `length` positions: int64 [length/ranks]."""
         if self.transition == "ring":
             return zigzag(length, rank, ranks)
         return torch.arange(length).view(ranks, -1)[rank]
 
     def payload_bytes(self, sizes: Sizes, ranks: int, backward: bool) -> int:
-        """What a rank hands to others in one call, by the formula."""
+        """The bytes that a rank sends in one call, by formula; `sizes` are those of the rank."""
         if ranks == 1:
             return 0
         item = DTYPES[sizes.dtype].itemsize
@@ -100,7 +105,7 @@ class Operator:
             batch=sizes.batch, heads=sizes.heads, dim=sizes.dim, value_dim=sizes.dim + self.has_normalizer, transition=self.transition,
             item_bytes=wide, backward=backward,
         )  # fmt: skip
-        # The means of values are gathered as well, behind a header of their own.
+        # The means of values are gathered as well, in an exchange with a header of its own.
         means = HEADER_BYTES + wide * sizes.batch * sizes.heads * sizes.dim
         return states + (means if self.has_normalizer else 0)
 

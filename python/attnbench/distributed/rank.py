@@ -1,10 +1,10 @@
-"""One rank of a measurement: joins the group, compares with one process, and measures.
+"""One rank of a measurement: joins the process group, compares results with those of one process, and measures.
 
     python -m attnbench.distributed.rank REQUEST   # REQUEST is JSON, see `Request`
 
 `python -m attnbench.distributed measure` starts it. Rank 0 writes the answer, a line of JSON, to the file that the
-request names. A rank that fails writes a traceback to stderr and exits with code 1, or with DISAGREED if the ranks do
-not compute what one process does.
+request names. A rank that fails writes a traceback to stderr and exits with code 1. If its results differ from those of
+one process, it writes a message and exits with code DISAGREED.
 """
 
 import ctypes
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 DISAGREED = 3
 ENVIRONMENT = "env://"
-# Positions of a slice where the ranks are compared with one process, which computes the whole sequence.
+# The number of positions of each rank when its results are compared with those of one process.
 AGREEMENT_LENGTH = 96
-# The largest error against float64 that counts as a few roundings, in parts of the largest entry.
+# By dtype the error against float64 that is always tolerated as rounding, divided by the largest entry.
 ROUNDINGS = {"float64": 1e-11, "float32": 2e-6, "bfloat16": 2e-2}
 
 
@@ -41,20 +41,20 @@ class Request:
     Attributes:
         operator: a key of OPERATORS.
         rank, ranks: which rank this is, of how many.
-        init: how the ranks find each other, as the init_method of torch.distributed; env:// with the number of the
-            measurement behind it.
-        answer: the file to which rank 0 writes.
-        parent: the process that started this one and without which it ends; 0 for none.
-        cores: on which this rank runs; empty for those that it has.
+        init: how the ranks find each other: an init_method of torch.distributed, or env:// followed by the number of the
+            measurement.
+        answer: the file to which rank 0 writes its answer.
+        parent: the id of the process that started this one. This process ends when the parent does; 0 for no such process.
+        cores: the cores on which this rank runs; empty to leave them as they are.
         length, heads, dim, batch, dtype, decay_positions: as in `Sizes`.
         backward: whether a call includes the backward pass.
-        repeats: the least number of samples, after a first call that does not count.
-        threads: of PyTorch.
-        deadline_s: after which an exchange fails.
-        warmup_s, noise_target, time_budget_s: settings of `attnbench measure`, by which calls are made before the first
-            sample, and samples after the least number of them. Without them there are none of these.
-        min_sample_s: how long the calls of one sample must take together.
-        seed: of the inputs.
+        repeats: the smallest number of samples, which are taken after a first call that is timed separately.
+        threads: the number of threads of PyTorch.
+        deadline_s: the timeout of an exchange, in seconds.
+        warmup_s, noise_target, time_budget_s: as in `sampling.Plan`. By default there is no warm-up, and no samples are taken
+            beyond `repeats`.
+        min_sample_s: the shortest time, in seconds, that the calls of one sample must take together.
+        seed: the seed of the inputs.
         keeps_memory: whether the allocator keeps large blocks from earlier calls.
     """
 
@@ -90,7 +90,7 @@ class Request:
 
 
 class Disagreement(Exception):
-    """The ranks do not compute what one process does."""
+    """A rank's results differ from those of one process, or its traffic from the formula."""
 
 
 def main() -> None:
@@ -103,7 +103,7 @@ def main() -> None:
         answer = measure(request)
     except Disagreement as error:
         print(error, file=sys.stderr, flush=True)
-        # Other ranks may wait for this one, so that nothing of torch.distributed may be closed in an orderly way.
+        # Other ranks may be waiting for this one, and an orderly end of torch.distributed would wait for them.
         os._exit(DISAGREED)
     if request.rank == 0:
         path = Path(request.answer)
@@ -119,7 +119,9 @@ def _end_with(parent: int) -> None:
 
 
 def measure(request: Request) -> dict[str, Any]:
-    """What was found: times in seconds, payload and memory in bytes, by column."""
+    """Joins the group, compares, and measures. Returns times in seconds, and payload and memory in bytes, by name; the same on all
+    ranks except for what concerns one rank alone, such as the agreement. Raises Disagreement, and RuntimeError if an exchange
+    fails."""
     import torch
     import torch.distributed as dist
 
@@ -128,7 +130,7 @@ def measure(request: Request) -> dict[str, Any]:
     torch.set_num_threads(request.threads)
     timeout = datetime.timedelta(seconds=request.deadline_s)
     if request.init.startswith(ENVIRONMENT):
-        # A part of the store of its own, since the addresses of the group before would still be in a common one.
+        # Each measurement has keys of its own in the store, where the addresses of the previous group are still stored.
         shared, _, _ = next(dist.rendezvous(ENVIRONMENT, request.rank, request.ranks, timeout=timeout))
         own = dist.PrefixStore(f"measurement {request.init.removeprefix(ENVIRONMENT)}", shared)
         dist.init_process_group("gloo", store=own, rank=request.rank, world_size=request.ranks, timeout=timeout)
@@ -144,7 +146,7 @@ def measure(request: Request) -> dict[str, Any]:
             x.requires_grad_()
     step = _step(operator, tensors, gradient, group if request.ranks > 1 else None, request.backward)
     before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # The peak begins anew.
+    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # resets the peak VmHWM to the present VmRSS
     payload, first_s = _payload(step)
     expected = operator.payload_bytes(request.sizes, request.ranks, request.backward)
     if payload != expected:
@@ -174,7 +176,7 @@ def measure(request: Request) -> dict[str, Any]:
 
 
 def _slowest(seconds: float) -> float:
-    """The longest of the times that the ranks have found."""
+    """The largest of the times that the ranks pass, on all ranks."""
     import torch
     import torch.distributed as dist
 
@@ -184,7 +186,7 @@ def _slowest(seconds: float) -> float:
 
 
 def _step(operator: Any, tensors: Any, gradient: Any, group: Any, backward: bool) -> Any:
-    """A function that makes one call, with its backward pass on request."""
+    """A function that makes one call, with its backward pass if `backward`."""
 
     def step() -> None:
         output = operator.call(**tensors, cp_group=group)
@@ -197,7 +199,7 @@ def _step(operator: Any, tensors: Any, gradient: Any, group: Any, backward: bool
 
 
 def _payload(step: Callable[[], None]) -> tuple[int, float]:
-    """What the first call hands to collectives, and its seconds on the slowest rank."""
+    """Makes the first call. Returns the bytes that this rank sends in it, and its seconds on the slowest rank."""
     from attnbench.distributed import count_traffic
 
     began = time.perf_counter()
@@ -207,8 +209,9 @@ def _payload(step: Callable[[], None]) -> tuple[int, float]:
 
 
 def _agreement(request: Request) -> dict[str, float]:
-    """The largest errors of this rank and of one process against one process in float64, in parts of the largest entry. Raises
-    Disagreement if the former is more than twice the latter and more than a few roundings."""
+    """The largest errors of this rank and of one process, both against one process in float64, over the output and all gradients.
+    Each error is divided by the largest entry of its tensor. Raises Disagreement if the error of this rank is more than twice that
+    of one process and more than ROUNDINGS allows."""
     import torch
     import torch.distributed as dist
 
@@ -251,6 +254,7 @@ def _memory(name: str) -> int:
 
 
 def request_text(request: Request) -> str:
+    """The request as JSON, as the command line of a rank takes it."""
     return json.dumps(asdict(request))
 
 

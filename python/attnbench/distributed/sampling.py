@@ -1,6 +1,6 @@
 """Takes samples of a call that several ranks make together, by the settings of `attnbench measure`.
 
-All ranks know the time of the slowest one after each sample, and decide from these times alone, so that they stop together.
+After each sample all ranks know the time of the slowest rank, and decide only by these times, so that all stop together.
 """
 
 import math
@@ -17,12 +17,12 @@ class Plan:
     """When to stop.
 
     Attributes:
-        warmup_s: time spent on calls before the first sample.
-        min_samples: the least number of samples.
+        warmup_s: the time that calls before the first sample take together.
+        min_samples: the smallest number of samples.
         noise_target: sampling stops when half the width of the median's 95 % interval, divided by the median, is at most this.
-        time_budget_s: sampling also stops when it has taken this long.
-        min_sample_s: how long the calls of a sample must take together.
-        call_s: the time of one call, from which the calls of a sample are counted; after a warm-up, that of its last call.
+        time_budget_s: sampling also stops when the samples have taken this long together.
+        min_sample_s: the time that the calls of a sample must take together.
+        call_s: the time of one call, which decides how many calls a sample has; the last call of a warm-up replaces it.
     """
 
     warmup_s: float
@@ -35,12 +35,14 @@ class Plan:
 
 @dataclass
 class Samples:
-    """Times in seconds for one call.
+    """The samples that were taken.
 
     Attributes:
-        slowest: of each sample, on the slowest rank.
-        own: of each sample, on this rank.
-        stop_reason: "noise_target" or "time_budget", as records of attnbench say it.
+        warmup_calls: the number of calls before the first sample.
+        calls_per_sample: the number of calls of each sample.
+        slowest: for each sample the seconds of one call on the slowest rank.
+        own: for each sample the seconds of one call on this rank.
+        stop_reason: "noise_target" or "time_budget", as in the column of this name of attnbench's records.
     """
 
     warmup_calls: int = 0
@@ -51,7 +53,8 @@ class Samples:
 
 
 def take(plan: Plan, call: Callable[[], None], wait: Callable[[], object], slowest: Callable[[float], float]) -> Samples:
-    """Samples of `call`. `wait` returns when all ranks have called it; `slowest` returns the longest of the ranks' times."""
+    """Takes samples of `call`. `wait` returns when all ranks have called it; `slowest` returns the largest of the times, in seconds,
+    that the ranks pass to it."""
     found = Samples()
     spent, call_s = 0.0, plan.call_s
     while spent < plan.warmup_s:
@@ -78,7 +81,7 @@ def take(plan: Plan, call: Callable[[], None], wait: Callable[[], object], slowe
 def _timed(
     call: Callable[[], None], calls: int, wait: Callable[[], object], slowest: Callable[[float], float]
 ) -> tuple[float, float]:
-    """The seconds of so many calls on the slowest rank and on this one."""
+    """The seconds that `calls` calls take together, on the slowest rank and on this one."""
     wait()
     began = time.perf_counter()
     for _ in range(calls):
@@ -88,8 +91,8 @@ def _timed(
 
 
 def reach_of_median(samples: Sequence[float]) -> float:
-    """Half the width of the median's 95 % interval, divided by the median. The interval is that between order statistics, by the
-    normal approximation of the binomial distribution, and the whole range where there are fewer than six samples."""
+    """Half the width of the median's 95 % interval, divided by the median. The interval goes from one order statistic to another,
+    chosen by the normal approximation of the binomial distribution; with fewer than eight samples it is their whole range."""
     ordered, count = sorted(samples), len(samples)
     rank = max(0, int(count / 2 - 0.98 * math.sqrt(count)))
     return (ordered[count - 1 - rank] - ordered[rank]) / 2 / statistics.median(ordered)

@@ -1,18 +1,20 @@
-"""Predicts how operators scale to many ranks, from times measured on one process and a network that is stated.
+"""Predicts how operators scale to many ranks, from times measured in one process and the latency and bandwidth of a network.
 
-Ranks have clocks that the slowest sets: all compute their ends, exchange, and compute their own passes. With n bytes a
-rank, R ranks, latency α, bandwidth β and D = log₂ R rounded up:
+The slowest rank determines the time of each stage: all ranks compute the ends of their slices, exchange them, and compute
+their own passes. With n bytes from each rank, R ranks, latency α, bandwidth β and D = log₂ R rounded up, an exchange takes
 
-    all-gather   D α + (R − 1) n / β, then R − 2 steps of the fold on the last rank
-    scan         D steps of α + n / β and one step that joins two states and two transitions
+    all-gather   D α + (R − 1) n / β, and then R − 2 folds on the last rank
+    scan         D steps, each of α + n / β and one composition of two states and two transitions
 
-The faster of both is taken, and the result names it; the operators of this package gather. Recurrent operators take
+The prediction uses the faster of both, and names it; the operators of this package use an all-gather. With the times that
+`kernels.measure` describes, recurrent operators take
 
     forward   D α + end + exchange + forward      backward   gradient + exchange + (both − forward)
 
-and a ring of softmax attention R − 1 steps, in each of which keys and values travel while the block before is computed;
-with the causal mask a step has half the pairs of two slices. Times of recurrent operators grow with the positions of a
-slice, and those of softmax with their square.
+where the first D α are for the header. A ring of softmax attention has R − 1 steps, in each of which keys and values are
+exchanged while attention to the previous ones is computed; with the causal mask a step has half of the pairs of queries and
+keys of two slices. Times of recurrent operators grow in proportion to the positions of a slice, those of softmax to their
+square.
 """
 
 import math
@@ -27,19 +29,26 @@ MOST_RANKS = 1024
 
 @dataclass(frozen=True)
 class Network:
-    """The network between ranks: the latency of a message in seconds, and the bandwidth of a rank in bytes a second."""
+    """The network between ranks: the latency of a message in seconds, and the bandwidth of a rank in bytes per second."""
 
     latency_s: float
     bandwidth: float
 
     def message(self, size: float) -> float:
+        """The seconds that a message of `size` bytes takes."""
         return self.latency_s + size / self.bandwidth
 
 
 @dataclass(frozen=True)
 class Point:
-    """A prediction: the time of one call in seconds, and how states are exchanged ("gather", "scan" or "ring"; "none" for
-    one rank)."""
+    """A prediction.
+
+    Attributes:
+        ranks: the number of ranks.
+        tokens_per_rank: the positions of each rank.
+        seconds: the time of one call.
+        exchange: how ranks exchange: "gather", "scan" or "ring"; "none" for one rank.
+    """
 
     ranks: int
     tokens_per_rank: int
@@ -50,10 +59,11 @@ class Point:
 def simulate(
     operator: Operator, sizes: Sizes, times: dict[str, float], network: Network, ranks: int, tokens: int, *, backward: bool
 ) -> Point:
-    """The time of a call with `tokens` positions a rank.
+    """The prediction for a call with `tokens` positions on each of `ranks` ranks.
 
     Args:
-        sizes: those of the measured `times`, which `kernels.measure` describes.
+        sizes: the sizes with which `times` were measured.
+        times: the result of `kernels.measure`, in seconds.
     """
     growth = tokens / sizes.length
     if operator.transition == "ring":
@@ -92,12 +102,12 @@ def _ring(
 def scaling(
     kernels: list[dict[str, Any]], network: Network, total_tokens: int, *, backward: bool, most_ranks: int = MOST_RANKS
 ) -> dict[str, Any]:
-    """The predictions of each operator for 1, 2, 4, … ranks, with the tokens of a rank fixed ("weak") and with
-    those of the whole sequence ("strong"), and where it stops scaling.
+    """The predictions of each operator for 1, 2, 4, … ranks: "weak" with a fixed number of positions on each rank, "strong" with a
+    fixed number in total, and the number of ranks up to which strong scaling pays.
 
     Args:
-        kernels: lines of what `kernels.measure` found, with the name of the `operator` and the `sizes`.
-        total_tokens: of the sequence whose slices shrink; a power of two.
+        kernels: for each operator its name ("operator"), the measured "sizes", and what `kernels.measure` returned ("times").
+        total_tokens: the positions of the whole sequence in strong scaling; a power of two, at least 2.
     """
     ranks = [2**power for power in range(int(math.log2(most_ranks)) + 1)]
     found = []
@@ -127,8 +137,8 @@ def scaling(
 
 
 def _scales_to(points: list[Point]) -> int:
-    """The ranks up to which each doubling makes a call at least 1.5 times as fast. Those to 2 and to 4 ranks do not count, since
-    they add the end of a slice and its transition."""
+    """The number of ranks up to which each doubling makes a call at least 1.5 times as fast. The first two doublings, to 2 and to 4
+    ranks, are not considered, since the first adds the computation of end states and the second that of transitions."""
     for before, after in zip(points[2:], points[3:], strict=False):
         if before.seconds < 1.5 * after.seconds:
             return before.ranks
@@ -136,7 +146,7 @@ def _scales_to(points: list[Point]) -> int:
 
 
 def _efficiency(operator: Operator, one: Point, many: Point) -> float:
-    """The share of the speed of one process that each rank keeps. Softmax has more work in a longer sequence: a rank's share of
-    it grows with the number of ranks, and the efficiency is against that."""
+    """The speed of each rank divided by that of one process. In softmax attention the work of each position grows with the length of
+    the whole sequence, so the speed is that of work, not of positions."""
     work = many.ranks if operator.transition == "ring" else 1
     return work * one.seconds / many.seconds

@@ -1,10 +1,10 @@
-"""Small models of the classes of transformers, with random weights.
+"""Small models with random weights, built from the classes of transformers.
 
-Each has the proportions of a released model: those of the hidden size, the heads, the widths of the
-MLP, and the kinds of layers, divided by what `scale` says. The dimensions of the heads of linear
-attention, the width of convolutions, windows and the size of Mamba's state are those that were
-released, because operators depend on them. Vocabularies and the numbers of layers and experts are
-smaller. Nothing is downloaded.
+Each has the proportions of a released model: the hidden size, the number of heads and the width of the
+MLP are those of the released model divided by `scale`, and the kinds of layers have the same order. The
+head dimensions of linear attention, the width of convolutions, the windows and the size of Mamba's state
+are those of the released model, because the operators depend on them. Vocabularies and the numbers of
+layers and experts are smaller. Nothing is downloaded.
 """
 
 import importlib
@@ -17,16 +17,16 @@ class Configuration:
     """A model.
 
     Attributes:
-        name: by which commands and records name it.
+        name: its name in commands and records.
         shaped_like: the released model whose proportions it has.
         scale: the divisor of the released model's widths.
-        module: of transformers, such as "qwen3_5".
-        classes: the names of the classes of the configuration and of the model.
-        settings: the arguments of the configuration.
-        tiny_settings: the arguments that differ in `tiny()`.
-        operator: the operator that most of its layers call, as the reports of `accelerate` name it.
-        attention: the attention implementation that the accelerated model has chosen; None for that
-            of transformers.
+        module: the module of transformers.models that defines it, such as "qwen3_5".
+        classes: the names of its configuration class and of its model class.
+        settings: the keyword arguments of the configuration class.
+        tiny_settings: the keyword arguments that differ in `tiny()`.
+        operator: the operator that most of its layers call, by its name in the reports of `accelerate`.
+        attention: the attention implementation that the model uses when it is accelerated; None for its
+            default.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Configuration:
     attention: str | None = None
 
     def tiny(self) -> "Configuration":
-        """A model with the same kinds of layers that takes a fraction of a second."""
+        """A model with the same kinds of layers, small enough that a step takes a fraction of a second."""
         return replace(self, settings=self.settings | self.tiny_settings)
 
     def build(self, seed: int = 0) -> Any:

@@ -1,8 +1,8 @@
-"""The models of the authors of "Transformers are RNNs", around our operators.
+"""The models of the authors of "Transformers are RNNs", with our operators.
 
-`TransformerEncoderBuilder` builds the encoder that the builder of this name in the package
-pytorch-fast-transformers 0.4 builds: it takes the same arguments, and its parameters have the same names
-and shapes, so that weights can be loaded from either. Models of the authors change their import lines:
+`TransformerEncoderBuilder` builds the same encoder as the builder of this name in the package
+pytorch-fast-transformers 0.4. It takes the same arguments, and the weights have the same names and shapes, so
+that weights of one can be loaded into the other. A program that uses the package changes only its imports:
 
     from attnbench.models.fast_transformers import LengthMask, TransformerEncoderBuilder, TriangularCausalMask
 
@@ -10,8 +10,8 @@ and shapes, so that weights can be loaded from either. Models of the authors cha
     model = builder.get()
     output = model(x, length_mask=LengthMask(lengths))  # x [batch, length, heads · query_dimensions]
 
-Attention types are "full", "linear", "causal-linear" and "reformer". The package itself has more of them, and
-recurrent encoders and decoders; asking for what is missing here is an error.
+Attention types are "full", "linear", "causal-linear" and "reformer". The package has more of them, and also
+recurrent encoders and decoders; asking for one of those here is an error.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ from attnbench.functional import linear_attention, lsh_attention, sparse_attenti
 
 
 class FullMask:
-    """All `N` queries see all `M` keys (by default as many)."""
+    """All `N` queries see all `M` keys; M is N by default. Raises ValueError if N is not an int, such as a tensor."""
 
     causal = False
 
@@ -44,14 +44,15 @@ class TriangularCausalMask:
 
 
 class LengthMask:
-    """Of each sequence, the first `lengths` [batch] positions are valid, of `max_len` that there are."""
+    """Of the `max_len` positions of sequence i the first `lengths[i]` are valid: integers [batch]. By default max_len is the largest
+    length."""
 
     def __init__(self, lengths: Tensor, max_len: int | None = None, device: Any = None) -> None:
         self.lengths = lengths.to(device=device, dtype=torch.int64)
         self.max_len = int(lengths.max()) if max_len is None else max_len
 
 
-# By attention type: its parameters with their defaults, which are those of the package.
+# The parameters of each attention type, with the defaults of the package.
 ATTENTION: dict[str, dict[str, Any]] = {
     "full": {"softmax_temp": None, "attention_dropout": 0.1},
     "linear": {"feature_map": None},
@@ -63,7 +64,9 @@ ATTENTION: dict[str, dict[str, Any]] = {
 
 
 class InnerAttention(nn.Module):
-    """Attention of one type: q, k [batch, heads, length, dim] and v [batch, heads, length, dim]."""
+    """Attention of the type `kind`, a key of ATTENTION: q and k [batch, heads, length, query_dim] and v [batch, heads, length,
+    value_dim] → [batch, heads, length, value_dim]. Raises ValueError for options that are not supported, and RuntimeError, as the
+    package does, if linear attention gets a mask of the wrong form."""
 
     def __init__(self, kind: str, options: dict[str, Any]) -> None:
         super().__init__()
@@ -80,7 +83,8 @@ class InnerAttention(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, key_lengths: Tensor | None) -> Tensor:
         if self.kind == "reformer":
-            # A training step hashes anew. The seed is one of PyTorch's generator, which activation checkpointing restores.
+            # Each training step has other hashes. PyTorch's generator draws the seed, because activation checkpointing restores the
+            # generator's state.
             seed = int(torch.randint(2**31, ())) if self.training else 0
             return lsh_attention(
                 q, v, causal=causal, key_lengths=key_lengths, rounds=self.options["rounds"], chunk=self.options["chunk_size"],
@@ -92,7 +96,7 @@ class InnerAttention(nn.Module):
                 raise RuntimeError(f"attention_type {self.kind!r} needs {wanted} as attn_mask")
             return linear_attention(q, k, v, causal=causal, key_lengths=key_lengths)
         scale, dropout = self.options["softmax_temp"], self.options["attention_dropout"]
-        if self.training and dropout:  # Ours has no dropout.
+        if self.training and dropout:  # Our operator has no dropout.
             visible = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
             visible = (visible.tril() if causal else visible)[None, None]
             if key_lengths is not None:
@@ -104,7 +108,7 @@ class InnerAttention(nn.Module):
 
 
 class AttentionLayer(nn.Module):
-    """Attention with its projections: [batch, length, width] → the same."""
+    """Attention with its projections: [batch, length, width] → [batch, length, width]."""
 
     def __init__(self, attention: InnerAttention, width: int, heads: int, query_dim: int, value_dim: int) -> None:
         super().__init__()
@@ -126,7 +130,8 @@ class AttentionLayer(nn.Module):
 
 
 class TransformerEncoderLayer(nn.Module):
-    """Attention and a feed-forward network, each with a residual connection and then a normalisation."""
+    """Attention and a feed-forward network, each followed by a residual connection and a normalisation: [batch, length, width] →
+    [batch, length, width]."""
 
     def __init__(self, attention: AttentionLayer, width: int, inner: int, dropout: float, activation: str) -> None:
         super().__init__()
@@ -145,7 +150,7 @@ class TransformerEncoderLayer(nn.Module):
 
 
 class TransformerEncoder(nn.Module):
-    """Layers, and a normalisation after the last if there is one."""
+    """Layers, followed by `norm_layer` unless it is None."""
 
     def __init__(self, layers: list[TransformerEncoderLayer], norm_layer: nn.Module | None = None) -> None:
         super().__init__()
@@ -158,16 +163,18 @@ class TransformerEncoder(nn.Module):
         attn_mask: FullMask | TriangularCausalMask | None = None,
         length_mask: LengthMask | None = None,
     ) -> Tensor:
-        """x [batch, length, width] → the same.
+        """x [batch, length, width] → [batch, length, width].
 
-        Raises ValueError for masks of another form or size.
+        Raises ValueError for masks of another class or size.
         """
         batch, length, _ = x.shape
         if attn_mask is not None:
             if not isinstance(attn_mask, FullMask | TriangularCausalMask):
                 raise ValueError(f"attn_mask is a {type(attn_mask).__name__}, expected a FullMask or a TriangularCausalMask")
             if attn_mask.shape != (length, length):
-                raise ValueError(f"attn_mask is for {attn_mask.shape[0]} queries and {attn_mask.shape[1]} keys, expected {length}")
+                raise ValueError(
+                    f"attn_mask is for {attn_mask.shape[0]} queries and {attn_mask.shape[1]} keys, expected {length} of each"
+                )
         lengths = None
         if length_mask is not None:
             if length_mask.lengths.shape != (batch,) or length_mask.max_len != length:
@@ -182,7 +189,8 @@ class TransformerEncoder(nn.Module):
 
 
 class TransformerEncoderBuilder:
-    """Builds a TransformerEncoder from attributes with the names and defaults of the package."""
+    """Builds a TransformerEncoder from attributes that have the names and defaults of the package. Setting an unknown attribute
+    raises AttributeError, and an unknown attention type or activation ValueError."""
 
     def __init__(self) -> None:
         self.n_layers = 4
@@ -206,12 +214,12 @@ class TransformerEncoderBuilder:
 
     @classmethod
     def from_kwargs(cls, **parameters: Any) -> "TransformerEncoderBuilder":
-        """A builder with these parameters. Raises AttributeError for one that it does not have."""
+        """A builder with these attributes. Raises AttributeError for an unknown name."""
         return cls.from_dictionary(parameters)
 
     @classmethod
     def from_dictionary(cls, parameters: dict[str, Any], strict: bool = True) -> "TransformerEncoderBuilder":
-        """A builder with these parameters; without `strict`, those that it does not have are left out."""
+        """A builder with these attributes. Unknown names raise AttributeError or, with strict=False, are ignored."""
         builder = cls()
         for name, value in parameters.items():
             if strict or name in _ATTRIBUTES:
@@ -219,8 +227,8 @@ class TransformerEncoderBuilder:
         return builder
 
     def get(self) -> TransformerEncoder:
-        """The encoder. Raises ValueError for values that the attention type cannot use. Parameters of other attention types are
-        ignored, as in the package."""
+        """The encoder. Raises ValueError for values that the attention type does not support. Attributes of other attention types
+        are ignored, as in the package."""
         options = {name: getattr(self, name, default) for name, default in ATTENTION[self.attention_type].items()}
         width = self.value_dimensions * self.n_heads
 

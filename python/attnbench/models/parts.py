@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# By the name of a module outside the layers that is a part, too: how it is called.
+# The names of parts outside the layers, by the names of their modules.
 OUTSIDE = {"embed_tokens": "embeddings", "embeddings": "embeddings", "lm_head": "head"}
 
 
 class _Mark(torch.autograd.Function):
-    """The same tensor. Calls a function when its gradient is known."""
+    """Returns the same tensor, and calls a function in the backward pass, once the tensor's gradient is computed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, reached: Callable[[], None]) -> Tensor:
@@ -27,11 +27,12 @@ class _Mark(torch.autograd.Function):
 
 
 class PartTimes:
-    """The seconds that each part of a model takes, forward and backward. Parts are the children of layers,
-    by the names of their classes, such as Qwen3_5GatedDeltaNet, and "embeddings" and "head".
+    """Measures the seconds that each part of a model takes, forward and backward. Parts are the children of
+    layers, named by their classes, such as Qwen3_5GatedDeltaNet, and "embeddings" and "head".
 
-    Backward passes run part after part on one thread, so that a part takes from when the gradient of
-    its output is known until that of its input is.
+    The backward pass runs one part after another on one thread. The time of a part is that from the moment at
+    which the gradient of its output is computed to the one at which the gradient of its input is. Parts whose
+    input has no gradient, such as the embeddings, have no backward time.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -49,7 +50,7 @@ class PartTimes:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Measures what the model computes inside."""
+        """Adds up the times of what the model computes within the `with` block."""
         before = [(module, vars(module).get("forward")) for _, module in self._parts]
         try:
             for name, module in self._parts:
@@ -60,10 +61,10 @@ class PartTimes:
                 if forward is not None:
                     module.forward = forward
                 else:
-                    vars(module).pop("forward", None)  # that of the class appears again
+                    vars(module).pop("forward", None)  # The method of the class is no longer hidden.
 
     def seconds(self) -> dict[str, dict[str, float]]:
-        """By part: {"forward": seconds, "backward": seconds} of all layers together."""
+        """For each part {"forward": seconds, "backward": seconds}, summed over all layers."""
         return {
             name: {"forward": self._forward.get(name, 0.0), "backward": self._backward.get(name, 0.0)}
             for name in dict.fromkeys(name for name, _ in self._parts)
@@ -82,7 +83,7 @@ class PartTimes:
                 if began:
                     self._backward[name] = self._backward.get(name, 0.0) + time.perf_counter() - began.pop()
 
-            # The input is the first tensor that has a gradient.
+            # The input is the first tensor among the arguments that needs a gradient.
             places = [*enumerate(args), *kwargs.items()]
             place = next((k for k, x in places if isinstance(x, Tensor) and x.requires_grad), None)
             if isinstance(place, int):

@@ -1,9 +1,9 @@
-"""The worker of `attnbench models`, which measures one thing about one model in a process of its own.
+"""The worker of `attnbench models`: a process that makes one measurement of one model.
 
-    python -m attnbench.models.worker --answer-fd=N measure   # a `Request` on stdin → what it found
+    python -m attnbench.models.worker --answer-fd=N measure   # a `Request` on stdin → the result
     python -m attnbench.models.worker --answer-fd=N list      # {} on stdin → what can be measured
 
-Requests are JSON, and answers are a line of JSON that is written to the descriptor N.
+Requests are JSON, and the answer is a line of JSON that is written to the file descriptor N.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from typing import Any
 
 from attnbench.models.configurations import CONFIGURATIONS, Configuration
 
-# What runs: transformers alone, transformers with ours, and the same where the operator returns its
-# values instead of computing anything, which no operator can be faster than.
+# The variants of a model: transformers alone, transformers with our operators, and the latter with an operator
+# that computes nothing and returns its values. No operator can make the model faster than this floor.
 TRANSFORMERS, OURS, FLOOR = "transformers", "attnbench", "floor"
 PROMPT = 32  # tokens before the generated ones
 
@@ -37,12 +37,12 @@ class Request:
         model: a key of CONFIGURATIONS.
         phase: a key of PHASES.
         variant: TRANSFORMERS, OURS or FLOOR.
-        tokens: the length of the sequence of a step and of a prefill; one sequence is a batch.
-        generated: how many tokens are generated.
-        repeats: the number of timed runs after the first, which does not count.
+        tokens: the length of the only sequence of the batch, except in the phase "generation".
+        generated: the number of tokens that are generated.
+        repeats: the number of timed runs after a first run, which is timed separately.
         steps: the number of training steps whose losses are recorded.
         threads: the number of threads of PyTorch; 0 for its default.
-        tiny: whether the model is the one for tests.
+        tiny: whether to measure `Configuration.tiny()`, which tests use.
     """
 
     model: str
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def describe() -> dict[str, Any]:
-    """The models and what can be measured about them, or the error that no model can be."""
+    """The models and their phases with the variants that can be measured, or {"error": …} if packages are missing."""
     try:
         versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
     except importlib.metadata.PackageNotFoundError as error:
@@ -96,7 +96,7 @@ def describe() -> dict[str, Any]:
 
 
 def measure(request: Request) -> dict[str, Any]:
-    """What was found, by column."""
+    """The results of a request by name: those of its phase, the number of threads and the number of parameters of the model."""
     import torch
     import transformers
 
@@ -112,7 +112,7 @@ def measure(request: Request) -> dict[str, Any]:
 
 
 def sample_tokens(model: Any, length: int, seed: int = 0) -> Any:
-    """Tokens whose second half repeats the first, so that there is something to learn: int64 [1,length]."""
+    """Random tokens, int64 [1,length]. The second half repeats the first, so that a model can learn to predict it."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -122,7 +122,7 @@ def sample_tokens(model: Any, length: int, seed: int = 0) -> Any:
 
 @contextmanager
 def variant_of(request: Request, configuration: Configuration, model: Any) -> Iterator[None]:
-    """The model as the variant wants it."""
+    """Within the `with` block the model runs as the variant that is requested."""
     import attnbench
 
     with ExitStack() as stack:
@@ -136,12 +136,12 @@ def variant_of(request: Request, configuration: Configuration, model: Any) -> It
 
 
 def is_replaceable(configuration: Configuration) -> bool:
-    """Whether the operator of a model is a function of its own, which can be timed alone and replaced by
-    its values."""
+    """Whether the operator of a model is a function of the modelling module, so that it can be timed alone and
+    replaced by one that computes nothing."""
     return configuration.operator in _FUNCTIONS
 
 
-# By operator: the name of the function in modelling modules.
+# The names in modelling modules of the functions that call the operators, by operator.
 _FUNCTIONS = {
     "chunk_gated_delta_rule": "torch_chunk_gated_delta_rule",
     "chunk_kda": "chunk_kimi_delta_attention",
@@ -150,16 +150,16 @@ _FUNCTIONS = {
 
 
 def _floor(*tensors: Any, output_final_state: bool = False, return_final_states: bool = False, **others: Any) -> Any:
-    """The values as the output: the third argument of the delta rules, and the first of Mamba's scan, which
-    returns the output alone."""
+    """Returns the values as the output: the third argument of a delta rule, whose final state is None, or the
+    first of Mamba's scan, which returns only the output."""
     if output_final_state or return_final_states:
-        raise ValueError("the floor has no final states")
+        raise ValueError("the variant 'floor' cannot return final states, which the model has asked for")
     return tensors[0] if "chunk_size" in others and "D" in others else (tensors[2], None)
 
 
 @contextmanager
 def replaced(configuration: Configuration, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """The operator in the modelling module is what `make` makes of it."""
+    """Within the `with` block make(operator) takes the place of the operator in the modelling module."""
     module, name = _module(configuration), _FUNCTIONS[configuration.operator]
     theirs = getattr(module, name)
     setattr(module, name, make(theirs))
@@ -190,9 +190,10 @@ def _memory(name: str) -> int:
 
 
 def _timed(request: Request, run: Callable[[], Any]) -> dict[str, Any]:
-    """The times of `run`, of which the first does not count, and the memory beyond that before it."""
+    """Calls `run` repeats + 1 times. Returns the times in seconds, the first call's apart from the others, and the peak of the
+    resident memory in bytes beyond that before the first call."""
     before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # The peak begins anew.
+    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # resets the peak VmHWM to the present VmRSS
     samples = []
     for _ in range(request.repeats + 1):
         began = time.perf_counter()
@@ -207,6 +208,7 @@ def _timed(request: Request, run: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _with_report(found: dict[str, Any]) -> dict[str, Any]:
+    """The results with the counts of calls that our operators served and passed on."""
     import attnbench
 
     report = attnbench.accelerate.report()
@@ -217,7 +219,7 @@ def _with_report(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _training_step(model: Any, length: int) -> Callable[[int], float]:
-    """A function that does a step of training on tokens of a seed, and returns the loss."""
+    """A function that makes one training step on the tokens of a seed, and returns the loss."""
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -270,7 +272,8 @@ def _losses(request: Request, configuration: Configuration, model: Any) -> dict[
 
 
 def _logits(request: Request, configuration: Configuration, model: Any) -> dict[str, Any]:
-    """How far logits of both are apart, as a share of the largest logit of transformers alone."""
+    """The largest difference between the logits of the variant and those of transformers alone, divided by the largest of the
+    latter."""
     import torch
 
     model.eval()
@@ -284,7 +287,7 @@ def _logits(request: Request, configuration: Configuration, model: Any) -> dict[
 
 
 def _operator(request: Request, configuration: Configuration, model: Any) -> dict[str, Any]:
-    """The operator alone, forward and backward, with the inputs that it has in all layers of a step."""
+    """The time of the operator alone, forward and backward, with the inputs that it gets in all layers of one training step."""
     import torch
 
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
@@ -322,7 +325,7 @@ def _operator(request: Request, configuration: Configuration, model: Any) -> dic
 
 
 def _profile(request: Request, configuration: Configuration, model: Any) -> dict[str, Any]:
-    """Where the time of a step goes: by the name of a part of the layers, forward and backward."""
+    """The times of the parts of the model in one training step, forward and backward, and the time of the step."""
     from attnbench.models.parts import PartTimes
 
     with variant_of(request, configuration, model):

@@ -22,8 +22,8 @@ def _gated_delta_rule(
     gk: Tensor | None = None,
     **options: Any,
 ) -> Result:
-    """The gated delta rule with the gates that `chunk_gated_delta_rule` describes. `function` begins
-    error messages, and `options` are those of `apply_rule`."""
+    """The gated delta rule, with gates computed as `chunk_gated_delta_rule` describes. `gk` [B,T,HV,K] is added
+    to g. Error messages begin with `function`; `options` are passed to `apply_rule`."""
     if allow_neg_eigval and not use_sigmoid:
         raise ValueError(f"{function}: allow_neg_eigval=True needs use_beta_sigmoid_in_kernel=True")
     if use_gate:
@@ -68,10 +68,11 @@ def chunk_gated_delta_rule(
     """The gated delta rule (Gated DeltaNet, https://arxiv.org/abs/2412.06464).
 
     Args:
-        g, beta: [B,T,HV]; with use_gate_in_kernel the decays are −exp(A_log)·softplus(g + dt_bias),
-            and with use_beta_sigmoid_in_kernel β is sigmoid(beta), doubled with allow_neg_eigval.
+        g, beta: [B,T,HV]; with use_gate_in_kernel the logarithms of the decays are
+            −exp(A_log)·softplus(g + dt_bias), and with use_beta_sigmoid_in_kernel β is sigmoid(beta),
+            doubled with allow_neg_eigval.
         use_qk_l2norm_in_kernel: whether q and k are divided by √(Σ x² + 1e-6) first.
-        A_log, dt_bias: [HV].
+        A_log, dt_bias: [HV], for use_gate_in_kernel; dt_bias=None is 0.
     """
     del cu_seqlens_cpu, chunk_indices
     name = "chunk_gated_delta_rule"
@@ -108,8 +109,8 @@ def fused_recurrent_gated_delta_rule(
     cp_group: Group = None,
     **others: Any,
 ) -> Result:
-    """As `chunk_gated_delta_rule`; without g nothing decays, and without beta it is 1. gk [B,T,HV,K], the
-    logarithm of a decay for each feature of the keys, is added to g."""
+    """As `chunk_gated_delta_rule`; without g the state does not decay, and without beta β is 1. gk [B,T,HV,K],
+    the logarithm of a decay for each feature of the keys, is added to g."""
     name = "fused_recurrent_gated_delta_rule"
     refuse(name, gv=gv, **others)
     return _gated_delta_rule(
@@ -128,7 +129,7 @@ def _kda_gate(
     lower_bound: float | None,
     layout: str,
 ) -> Tensor:
-    """The decays of `chunk_kda`."""
+    """The logarithms of the decays of `chunk_kda`, [B,T,HV,K] or, with layout "bhtk", [B,HV,T,K]."""
     check_feature_gates(function, "g", g)
     if not use_gate:
         return g
@@ -178,14 +179,15 @@ def chunk_kda(
     feature of the keys.
 
     Args:
-        g: [B,T,HV,K]; with use_gate_in_kernel the decays are −exp(A_log)·softplus(g + dt_bias), or with
-            lower_bound lower_bound·sigmoid(exp(A_log)·(g + dt_bias)), where A_log=None leaves its factor
-            out.
+        g: [B,T,HV,K]; with use_gate_in_kernel the logarithms of the decays are
+            −exp(A_log)·softplus(g + dt_bias) or, if lower_bound is given,
+            lower_bound·sigmoid(exp(A_log)·(g + dt_bias)), where A_log=None stands for A_log = 0.
         beta: [B,T,HV]; with use_beta_sigmoid_in_kernel β is sigmoid(beta), doubled with
             allow_neg_eigval.
         use_qk_l2norm_in_kernel: whether q and k are divided by √(Σ x² + 1e-6) first.
-        safe_gate: needs a lower_bound from -5 to 0 beside use_gate_in_kernel, and changes nothing.
-        A_log, dt_bias: [HV] and [HV·K].
+        safe_gate: does not change the result; together with use_gate_in_kernel it needs a lower_bound
+            from -5 up to but not including 0.
+        A_log, dt_bias: [HV] and [HV·K], for use_gate_in_kernel; dt_bias=None is 0.
     """
     del disable_recompute, cu_seqlens_cpu, max_num_seqs
     name = "chunk_kda"
@@ -254,7 +256,7 @@ def chunk_delta_rule(
     cp_group: Group = None,
     **others: Any,
 ) -> Result:
-    """The delta rule without decay (DeltaNet, https://arxiv.org/abs/2406.06484)."""
+    """The delta rule without decay (DeltaNet, https://arxiv.org/abs/2406.06484); beta is [B,T,HV]."""
     del cu_seqlens_cpu
     refuse("chunk_delta_rule", **others)
     return fused_recurrent_delta_rule(
@@ -278,7 +280,7 @@ def fused_recurrent_delta_rule(
     implementation: str = "auto",
     cp_group: Group = None,
 ) -> Result:
-    """As `chunk_delta_rule`; without beta it is 1."""
+    """As `chunk_delta_rule`; without beta β is 1."""
     return apply_rule(
         q, k, v, beta=beta, rule="delta", scale=scale, initial_state=initial_state, output_final_state=output_final_state,
         normalize=use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation, cp_group=cp_group,

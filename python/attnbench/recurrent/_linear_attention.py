@@ -1,4 +1,4 @@
-"""Linear attention with the decays of gates, with constant decays, and without."""
+"""Linear attention with decays that depend on the input, with constant decays, and without decay."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ def chunk_gla(
     cp_group: Group = None,
     **others: Any,
 ) -> Result:
-    """Gated linear attention (https://arxiv.org/abs/2312.06635): g [B,T,HV,K] has a decay for each
-    feature of the keys."""
+    """Gated linear attention (https://arxiv.org/abs/2312.06635): g [B,T,HV,K] has the logarithm of a decay
+    for each feature of the keys."""
     del cu_seqlens_cpu
     refuse("chunk_gla", **others)
     return fused_recurrent_gla(
@@ -53,7 +53,7 @@ def fused_recurrent_gla(
     cp_group: Group = None,
     **others: Any,
 ) -> Result:
-    """As `chunk_gla`, with gk for its g; None for no decay."""
+    """As `chunk_gla`, whose g is called gk here; None for no decay."""
     refuse("fused_recurrent_gla", gv=gv, reverse=reverse, **others)
     if gk is not None:
         check_feature_gates("fused_recurrent_gla", "gk", gk)
@@ -84,8 +84,8 @@ def chunk_simple_gla(
     """Linear attention whose state decays, without feature map or normalizer.
 
     Args:
-        g: [B,T,HV], the decays of the inputs; None for none.
-        g_gamma: [HV], constant decays, without gradient; they are added to g.
+        g: [B,T,HV], the logarithms of decays that depend on the input; None for none.
+        g_gamma: [HV], the logarithms of constant decays; they are added to g, and get no gradient.
     """
     del cu_seqlens_cpu
     refuse("chunk_simple_gla", **others)
@@ -126,7 +126,7 @@ def fused_recurrent_simple_gla(
 
 
 def _heads_of(v: Tensor, layout: str) -> Tensor:
-    """0, 1, … for each head of v [HV], float64 for float64 and float32 for others."""
+    """The numbers of the heads of v, 0, 1, … [HV], in float64 for float64 and in float32 for other dtypes."""
     return torch.arange(v.shape[2 if layout == "bthk" else 1], dtype=wide_dtype(v), device=v.device)
 
 
@@ -145,7 +145,7 @@ def chunk_retention(
     cp_group: Group = None,
     **others: Any,
 ) -> Result:
-    """Retention (RetNet, https://arxiv.org/abs/2307.08621): head h decays by 1 − 2^(−5−h)."""
+    """Retention (RetNet, https://arxiv.org/abs/2307.08621): the decay of head h is 1 − 2^(−5−h)."""
     refuse("chunk_retention", **others)
     decays = torch.log1p(-torch.exp2(-5 - _heads_of(v, layout)))
     return chunk_simple_gla(
@@ -194,8 +194,8 @@ def chunk_lightning_attn(
     cp_group: Group = None,
     **others: Any,
 ) -> Result:
-    """Lightning Attention (https://arxiv.org/abs/2405.17381): head h of H decays by the exponential
-    of −(8/H)(1 − layer_idx/num_layers) h."""
+    """Lightning Attention (https://arxiv.org/abs/2405.17381): the logarithm of the decay of head h of HV
+    heads is −(8/HV)(1 − layer_idx/num_layers) h."""
     refuse("chunk_lightning_attn", **others)
     heads = _heads_of(v, layout)
     decays = -8 / len(heads) * (1 - layer_idx / num_layers) * heads
@@ -248,8 +248,9 @@ def chunk_linear_attn(
 
     Args:
         normalize: whether the output at time t is divided by scale · qᵀz_t + 1e-10, where z_t is
-            the sum of the keys up to t. Keys and queries ought to be positive then. States are then
-            the pairs (S, z), where z is float32 [N,1,H,K]; an initial z of None is zero.
+            the sum of the keys up to t. Keys and queries ought to be positive then. The initial and
+            final states are then pairs (S, z), where z is [N,1,HV,K] in the dtype of S; an initial z of
+            None is zero, and a tensor instead of a pair is S.
     """
     refuse("chunk_linear_attn", **others)
     kv, z = initial_state if isinstance(initial_state, tuple) else (initial_state, None)
@@ -269,7 +270,7 @@ def chunk_linear_attn(
     ones = torch.ones((), dtype=wide, device=q.device).expand(*v.shape[:3], 1)
     start = None if z is None else z.squeeze(1).unsqueeze(3)
     if cp_group is not None:
-        # It is one more column of the state, so that both travel together.
+        # z becomes one more column of S, so that the ranks exchange both in one message.
         if start is not None and kv is None:
             kv = start.new_zeros(*start.shape[:3], v.shape[3])
         elif kv is not None and start is None:
@@ -299,7 +300,7 @@ def fused_recurrent_linear_attn(
     implementation: str = "auto",
     cp_group: Group = None,
 ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor] | None]:
-    """As `chunk_linear_attn`, but does not normalise unless it is asked to."""
+    """As `chunk_linear_attn`, but normalize is False by default."""
     refuse("fused_recurrent_linear_attn", reverse=reverse)
     return chunk_linear_attn(
         q, k, v, scale, initial_state, output_final_state, normalize, cu_seqlens,

@@ -32,18 +32,21 @@ def mamba_chunk_scan_combined(
     cp_group: Group = None,
     **others: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Mamba-2's scan (https://arxiv.org/abs/2405.21060), which is `chunk_simple_gla` with q = C,
-    k = B, v = x·dt, g = A·dt and scale 1, plus D·x, and multiplied by silu(z).
+    """Mamba-2's scan (https://arxiv.org/abs/2405.21060): `chunk_simple_gla` with q = C, k = B, v = x·dt,
+    g = A·dt and scale 1. D·x is added to its output, and the sum is multiplied by silu(z).
 
     Args:
         x: [B,L,H,P]; dt: [B,L,H]; A: [H]; B and C: [B,L,G,N], where G divides H.
-        D: [H] or [H,P]; z: as x; dt_bias: [H], is added to dt before its softplus and its limits.
+        chunk_size: is ignored, since it does not change the result.
+        D: [H] or [H,P]; z: as x; dt_bias: [H], is added to dt.
         initial_states: [B,H,P,N].
-        seq_idx: [B,L]; a new sequence, whose state is zero, begins wherever the number changes.
+        seq_idx: integers [B,L]; a new sequence, whose state is zero, begins wherever the number changes.
+        dt_softplus: whether dt, with dt_bias, is replaced by its softplus.
+        dt_limit: the range to which dt is then clamped.
 
     Returns:
-        The output [B,L,H,P], and with return_final_states also the states [B,H,P,N], which are those
-        of the last sequences.
+        The output [B,L,H,P], and with return_final_states also the states [B,H,P,N] after the last
+        position of each batch entry, in the dtype that attnbench.recurrent says.
     """
     del chunk_size
     name = "mamba_chunk_scan_combined"
@@ -90,20 +93,21 @@ def selective_state_update(
 ) -> Tensor:
     """One decoding step of Mamba or Mamba-2: x [B,H,P] → [B,H,P]. Records no gradients.
 
-    With δ = dt + dt_bias, or its softplus, the state changes in place, and the output is read from
-    the new state:
+    With δ = dt + dt_bias, or its softplus if dt_softplus is True, the state changes in place, and the
+    output is read from the new state:
 
         state[p,n] ← e^(A[p,n] δ[p]) state[p,n] + δ[p] x[p] B[n]
         output[p] = (Σ_n state[p,n] C[n] + D[p] x[p]) · silu(z[p])
 
     Args:
         state: [R,H,P,N] with R = B, in any floating dtype.
-        dt, z: [B,H,P]; A: [H,P,N]; D, dt_bias: [H,P]. What is expanded is not copied.
+        dt, z: [B,H,P]; A: [H,P,N]; D, dt_bias: [H,P]. Tensors that were made with expand() are not
+            copied.
         B, C: [B,G,N], where G divides H.
-        state_batch_indices: [B], the rows of the state that belong to the batch entries, all
-            different; R is any number then. A negative one means none; the output is 0 there.
+        state_batch_indices: [B], for each batch entry the row of `state` that it uses, all different;
+            R may be any number then. An entry with a negative index uses no row, and its output is 0.
 
-    Without the axis H, and for B and C without G, all tensors are those of one head.
+    All tensors may also lack the axis H, and B and C the axis G; they are those of one head then.
     """
     if state.dim() == 3:
         heads = [None if t is None else t.unsqueeze(1) for t in (state, x, dt, z)]

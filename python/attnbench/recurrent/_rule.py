@@ -1,4 +1,4 @@
-"""The call of the operator that all functions of this package end in, and what they check and compute in the same way."""
+"""The call of torch.ops.attn.recurrent_attention, with which all functions of this package end, and what they share."""
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -16,7 +16,8 @@ _IGNORED = ("chunk_size", "chunk_indices", "cu_seqlens_cpu", "disable_recompute"
 
 
 def refuse(function: str, **arguments: Any) -> None:
-    """Raises ValueError if an argument that is not supported has another value than None or False."""
+    """Raises ValueError if one of the `arguments`, which `function` does not support, is neither None nor False. Those that
+    cannot change the result are ignored."""
     for name, value in arguments.items():
         if name not in _IGNORED and value is not None and value is not False:
             raise ValueError(f"{function}: the argument {name} is not supported, got {value!r}")
@@ -40,7 +41,8 @@ def apply_rule(
     implementation: str,
     cp_group: Group,
 ) -> Result:
-    """The operator with this `rule`, "add" or "delta", and arguments that mean what attnbench.recurrent says of them."""
+    """The output and the final state of the recurrence with the `rule` "add" or "delta". The documentation of attnbench.recurrent
+    describes the other arguments; `normalize` is its use_qk_l2norm_in_kernel."""
     if layout not in ("bthk", "bhtk"):
         raise ValueError(f"layout = {layout!r}, expected 'bthk' or 'bhtk'")
     wide = wide_dtype(q)
@@ -75,24 +77,24 @@ def apply_rule(
 
 
 def wide_dtype(x: Tensor) -> torch.dtype:
-    """The dtype in which gates and states are computed: float64 for float64, and float32 for others."""
+    """The dtype in which gates and states are computed: float64 for a float64 x, and float32 for others."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def widened(x: Tensor) -> Tensor:
-    """x in the dtype that wide_dtype() says."""
+    """x converted to wide_dtype(x)."""
     return x.to(wide_dtype(x))
 
 
 def softplus(x: Tensor) -> Tensor:
     """ln(1 + e^x)."""
-    # Not torch.nn.functional.softplus: compiled, its backward pass fails where the strides of its gradient are not those of its
-    # input (torch 2.11).
+    # Not torch.nn.functional.softplus: under torch.compile its backward pass fails where the strides of its gradient differ from
+    # those of its input (torch 2.11).
     return torch.logaddexp(x, x.new_zeros(()))
 
 
 def check_feature_gates(function: str, name: str, g: Tensor) -> Tensor:
-    """g, which must have a value for each feature of the keys."""
+    """Returns g. Raises ValueError if it does not have 4 axes, of which the last are the features of the keys."""
     if g.dim() != 4:
         raise ValueError(f"{function}: {name} has shape {list(g.shape)}, expected 4 axes, of which the last are the features")
     return g

@@ -61,7 +61,8 @@ class AmxBackward {
     });
   }
 
-  // Writes grad_k and grad_v, from R and Y, going back over the positions. If causal, adds the queries of the range to R and Y.
+  // Writes grad_k and grad_v, from R and Y, from the last position to the first. If causal, adds the queries of the range to R
+  // and Y.
   void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* y) {
     chunk_.ahead = -2 * kAmxChunk;
     if (!causal) set_factors_of_state(r);
@@ -124,8 +125,8 @@ class AmxBackward {
     chunk_.set_transposed_state_pairs(r, p_.feature_count, p_.value_dim);
   }
 
-  // Writes δ and the gradient of the query at `position`, row i of the chunk, whose features have the gradient b_.output[i] from
-  // the numerator. If causal, first adds the key at this position to Z.
+  // Writes δ and the gradient of the query at `position`, which is row i of the chunk. b_.output[i] is the gradient of its
+  // features without the part that goes through the normalizer. If causal, first adds the key at this position to Z.
   void write_query_gradient(int64_t position, int64_t i, bool causal, float* z) {
     const int64_t features = b_.phi.width;
     const BFloat16 *phi = b_.phi.rows + i * features, *kappa = b_.kappa.rows + i * features;

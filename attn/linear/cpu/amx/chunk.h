@@ -1,9 +1,9 @@
-// AmxChunk: a chunk of 32 positions of linear attention in bfloat16, and its products with AMX, for feature maps of single
-// entries.
+// AmxChunk: a chunk of 32 positions of linear attention in bfloat16, and its products with AMX, for entrywise feature maps.
 //
-// AMX multiplies bfloat16 numbers and adds up in float32. So features, values, gradients, scores and, where it is a factor, a
-// state are rounded to bfloat16; a state itself stays in float32. A product C = A B needs A row by row, and B in pairs of rows:
-// B[2p][n] and B[2p+1][n] are neighbours (amx_tiles.h). All widths are rounded up to 32, with zeros.
+// AMX multiplies bfloat16 numbers and accumulates in float32. So features, values, gradients and scores are rounded to bfloat16,
+// and so is a copy of a state that is a factor of a product; the state itself stays in float32. A product C = A B needs A row by
+// row, and B in pairs of rows: B[2p][n] and B[2p+1][n] are neighbours (amx_tiles.h). Widths are rounded up to 32, with zeros as
+// padding.
 #pragma once
 
 #include "attn/cpu/amx_tiles.h"
@@ -34,7 +34,7 @@ struct AmxRows {
   BFloat16* rows;              // [32][width]
   BFloat16* pairs;             // [16][width][2]: in pairs of rows
   BFloat16* transposed;        // [width][32]
-  BFloat16* transposed_pairs;  // [width/2][32][2]: transposed, in pairs of rows of that
+  BFloat16* transposed_pairs;  // [width/2][32][2]: the transposed rows, in pairs
 };
 
 // The buffers of a chunk.
@@ -42,10 +42,10 @@ struct AmxScratch {
   AmxRows phi, kappa, values, gradients;  // φ(q), φ(k), v and g′
   BFloat16* state_pairs;                  // a state in pairs of rows
   BFloat16* state_rows;                   // a state row by row
-  BFloat16* transposed_state_pairs;       // a state transposed, in pairs of rows of that
-  BFloat16* vector_pairs;                 // [features/2][16][2]: column 0 is Z rounded, and column 1 the rest of Z
-  BFloat16* one_pairs;                    // [16][16][2]: column 0 is ones
-  BFloat16* weights;                      // [32][32]: the scores that count
+  BFloat16* transposed_state_pairs;       // the transposed state, in pairs of rows
+  BFloat16* vector_pairs;                 // [features/2][16][2]: column 0 is Z rounded, and column 1 its rounding error
+  BFloat16* one_pairs;                    // [16][16][2]: column 0 is ones, the others are zeros
+  BFloat16* weights;                      // [32][32]: the scores of pairs that see each other, and zeros
   float* scores;                          // [32][32]
   float* output;                          // [32][width of φ or v]
   float* normalizer;                      // [32][16]: columns 0 and 1 add up to the normalizers without ε
@@ -142,7 +142,7 @@ class AmxChunk {
         });
   }
   void load_queries(int64_t first, int64_t count) { load_features(params.q, first, count, buffers.phi); }
-  // Those of hidden keys are zeros, and so are their values.
+  // The features of hidden keys become zeros, as do their values in load_values().
   void load_keys(int64_t first, int64_t count) {
     load_features(params.k, first, count_before(params.visible_keys, first, count), buffers.kappa);
   }
@@ -185,7 +185,8 @@ class AmxChunk {
     for (int64_t i = 0; i < kAmxChunk; ++i) buffers.delta[i] = i < count ? delta[i] : 0;
   }
 
-  // Whether all numbers of the rows are finite. A weight of zero would spread a NaN or an infinity to rows that do not see it.
+  // Whether all numbers of the rows are finite. A NaN or an infinity times a weight of zero would be NaN in rows that do not see
+  // it.
   static bool all_finite(const AmxRows& x) {
     const auto exponent = _mm512_set1_epi16(0x7f80);
     __mmask32 not_finite = 0;
@@ -291,8 +292,8 @@ class AmxChunk {
     Tiles::template store<2>(buffers.scores + 16 * kAmxChunk + 16, 4 * kAmxChunk);
   }
 
-  // Rounds the scores of the triangle to buffers.weights; the others become zeros. If `added` is not null, first adds added[b] to
-  // the scores of column b.
+  // Rounds the scores of the triangle to bfloat16 in buffers.weights, where the others become zeros. If `added` is not null,
+  // first adds added[b] to the scores of column b.
   template <Triangle kTriangle>
   void set_weights(const float* added = nullptr) {
     for (int64_t a = 0; a < kAmxChunk; ++a) {
@@ -307,8 +308,8 @@ class AmxChunk {
     }
   }
 
-  // Sets to[32][width] = left · state + weights · rows, where the latter may be null. `left` has `depth` columns, and both right
-  // factors are in pairs.
+  // Sets to[32][width] = left · state + buffers.weights · rows; without the second product if `rows` is null. `left` has `depth`
+  // columns, and both right factors are in pairs of rows.
   void multiply(const BFloat16* left, int64_t depth, const BFloat16* state, const BFloat16* rows, int64_t width, float* to) {
     int64_t c = 0;
     for (; c + 32 <= width; c += 32) multiply_columns<2>(left, depth, state, rows, width, c, to);
@@ -329,7 +330,7 @@ class AmxChunk {
   LinearHeadParams params;
   AmxScratch buffers;
   void* memory;
-  int64_t ahead = 2 * kAmxChunk;  // how many positions ahead the kernels prefetch; negative when they go back
+  int64_t ahead = 2 * kAmxChunk;  // how many positions ahead the kernels prefetch; negative in passes from the last to the first
 
  private:
   AmxChunk(const LinearHeadParams& head, void* scratch, ScratchCutter cut) : params(head), buffers(head, cut), memory(scratch) {}
@@ -392,13 +393,13 @@ class AmxChunk {
   struct alignas(64) Words {
     uint16_t words[32];
   };
-  // Word i of a result is word first + i · step of a vector or, from 32 on, of a second one.
+  // The indices of words: word i of a result is word 2 i + first of a vector or, from 32 on, of a second vector.
   static constexpr Words every_second(uint16_t first) {
     Words w{};
     for (uint16_t i = 0; i < 32; ++i) w.words[i] = uint16_t(2 * i + first);
     return w;
   }
-  // Word i of a result is word first + i/2 of a vector, or for odd i the word `distance` after it.
+  // The indices of words: word i of a result is word first + i/2 of a vector and, for odd i, the word `distance` after it.
   static constexpr Words alternating(uint16_t first, uint16_t distance) {
     Words w{};
     for (uint16_t i = 0; i < 32; ++i) w.words[i] = uint16_t(first + i / 2 + i % 2 * distance);

@@ -19,7 +19,7 @@ class AmxForward {
     set_ones();
     chunk_.for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       chunk_.load_values(first, count);
-      if (!chunk_.all_finite(b_.values)) {  // the kernels that leave out pairs with weight zero process this chunk
+      if (!chunk_.all_finite(b_.values)) {  // Kernels that leave out pairs with the weight zero process this chunk.
         chunk_.vector_kernels().forward(p_, first, first + count, s, z, chunk_.memory);
         set_ones();
         return;
@@ -65,7 +65,7 @@ class AmxForward {
     chunk_.add_rows(b_.kappa, nullptr, padded(p_.feature_count), z);
   }
 
-  // Rounds S and Z to bfloat16. The error of Z is a second column, so that normalizers do not lose digits.
+  // Rounds S and Z to bfloat16. The rounding error of Z becomes a second column, so that normalizers do not lose digits.
   void set_factors_of_state(const float* s, const float* z) {
     chunk_.set_state_pairs(s, p_.feature_count, p_.value_dim);
     for (int64_t f = 0; f < b_.phi.width; f += 16) {

@@ -45,8 +45,8 @@ void write_row_gradients(LinearChunk<V, E, Map>& chunk, const RowStore<V, E>& to
   }
 }
 
-// sums[i] = Σ_f φ(q)[i][f] · b.products[i][f] for the 16 rows, where the products have numbers without meaning in columns beyond
-// the features.
+// sums[i] = Σ_f φ(q)[i][f] · b.products[i][f] for the 16 rows. Columns of the products beyond the features are undefined, and are
+// left out.
 template <class V, class E, class Map>
 void sum_products(const LinearChunk<V, E, Map>& chunk, float* sums) {
   const auto& b = chunk.b;
@@ -73,7 +73,7 @@ void add_normalizer_gradients(LinearChunk<V, E, Map>& chunk, int64_t first, int6
   auto& b = chunk.b;
   const auto& p = chunk.p;
   const float* delta = static_cast<const float*>(p.grad_normalizer) + first;
-  float z_factors[kChunkRows], key_factors[kChunkRows];  // with scales, to make Z and a key relative to the next scale
+  float z_factors[kChunkRows], key_factors[kChunkRows];  // with scales, convert Z and a key to the scale of the next state
   if constexpr (kHasScales<Map>)
     for (int64_t i = 0; causal && i < count; ++i) {
       z_factors[i] = scalar_exp<V>(b.state_scales[i] - b.state_scales[i + 1]);
@@ -97,8 +97,8 @@ void add_normalizer_gradients(LinearChunk<V, E, Map>& chunk, int64_t first, int6
   }
 }
 
-// b.partial[i][f] = Σ_m b.left[m][i] · r[f][m]. The sum is along the rows of R, so the product is computed in transposed
-// form, with the 16 positions as lanes, like scores, and then transposed.
+// b.partial[i][f] = Σ_m b.left[m][i] · r[f][m]. The sum runs along the rows of R, so the product is computed in transposed form,
+// with the 16 positions as lanes, like scores, and is then transposed.
 template <class V, class E, class Map>
 void read_transposed(LinearChunk<V, E, Map>& chunk, const float* r, int64_t m) {
   auto& b = chunk.b;
@@ -180,7 +180,7 @@ void linear_backward_queries(LinearChunk<V, E, Map>& chunk, int64_t begin, int64
     } else {
       read_rows<V, Triangle::lower>({b.left, t, p.value_dim, b.features, nullptr, nullptr, 0, b.partial}, target);
     }
-    // The share of each normalizer that is ε. A normalizer beyond the range of float32 is ε alone.
+    // The share of ε in each normalizer. A normalizer that is infinite in float32 consists of ε.
     float epsilon_share[kChunkRows];
     for (int c = 0; c < kChunkRows; c += V::kLanes) V::store(epsilon_share + c, chunk.epsilon(c));
     for (int i = 0; i < kChunkRows; ++i)
@@ -201,7 +201,8 @@ void linear_backward_queries(LinearChunk<V, E, Map>& chunk, int64_t begin, int64
   });
 }
 
-// Writes grad_k and grad_v, from R and Y, going back over the positions. If causal, adds the queries of the range to R and Y.
+// Writes grad_k and grad_v, from R and Y, from the last position to the first. If causal, adds the queries of the range to R and
+// Y.
 template <class V, class E, class Map>
 void linear_backward_keys(LinearChunk<V, E, Map>& chunk, int64_t begin, int64_t end, bool causal, float* r, float* y) {
   auto& b = chunk.b;

@@ -83,14 +83,14 @@ struct LinearChunk {
     }
   }
   void load_queries(int64_t first, int64_t count) { load_features(p.q, first, count, kChunkRows, b.q, b.phi, b.query_scales); }
-  // Whether values need no conversion, padding, masking or shift, so that they can be read from the tensor, without a copy in a
-  // buffer.
+  // Whether values need no conversion, padding, masking or shift, so that they can be read from the tensor instead of from a
+  // copy.
   bool values_in_place(int64_t first, int64_t count) const {
     return sizeof(E) == sizeof(float) && p.value_dim == b.values && count == kChunkRows && first + count <= p.visible_keys &&
            !p.value_shift;
   }
   const float* value_rows(int64_t first) const { return static_cast<const float*>(p.v.data) + first * p.v.stride; }
-  // Features and values of hidden keys are zeros. If not with_values, the values are not loaded, but only prefetched.
+  // Loads features and values of keys; those of hidden keys become zeros. Without `with_values`, values are only prefetched.
   void load_keys(int64_t first, int64_t count, bool with_values = true) {
     const auto visible = count_before(p.visible_keys, first, count);
     load_features(p.k, first, visible, kChunkRows, b.k, b.kappa, b.key_scales);
@@ -166,10 +166,10 @@ struct LinearChunk {
     }
   }
 
-  // A value, since a member that refers to b would be read from memory for each use.
+  // Returned by value, because a member that refers to b would be read from memory at each use.
   LinearScales<V> scales() { return {b}; }
 
-  // ε relative to the scales of query and state, for the vector of positions from c on.
+  // ε, with scales divided by e^(scale of the query + scale of the state), for the vector of positions from c on.
   typename V::F epsilon(int c) const {
     if constexpr (!kHasScales<Map>) return V::all(float(p.epsilon));
     const auto scale = V::add(V::load(b.query_scales + c), V::load(b.state_scales + 1 + c));
@@ -178,7 +178,7 @@ struct LinearChunk {
 
   const LinearHeadParams p;
   LinearScratch b;
-  int64_t ahead = 2 * kChunkRows;  // how many positions ahead the kernels prefetch; negative when they go back
+  int64_t ahead = 2 * kChunkRows;  // how many positions ahead the kernels prefetch; negative in passes from the last to the first
 
  private:
   LinearChunk(const LinearHeadParams& params, ScratchCutter cut) : p(params), b(params, cut) {}

@@ -8,7 +8,7 @@
 namespace attn::cpu {
 namespace {
 
-// Writes the normalizers, which are in b.lanes, and the outputs.
+// Writes the normalizers, which are in b.lanes, and the outputs, which are the numbers of the tile divided by them.
 template <Triangle kTriangle, class V, class E, class Map>
 void write_outputs(LinearChunk<V, E, Map>& chunk, int64_t first, int64_t count, const ReadTile& tile) {
   auto& b = chunk.b;

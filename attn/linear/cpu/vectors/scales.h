@@ -46,8 +46,8 @@ struct LinearScales {
     for (int i = 0; i < kChunkRows; ++i)
       b.state_scales[i + 1] = b.key_scales[i] > b.state_scales[i] ? b.key_scales[i] : b.state_scales[i];
   }
-  // Raises the scale of the state whose vector is z to at least `scale`. Returns the factor by which the caller must multiply the
-  // state.
+  // Raises the scale of the state whose vector is z to at least `scale`. Returns the factor by which the caller must then
+  // multiply the state.
   float raise_scale(float* z, float scale) const {
     float& current = scale_of(z);
     const float factor = scale > current ? scalar_exp<V>(current - scale) : 1;
@@ -60,7 +60,7 @@ struct LinearScales {
   void set_factors(const Exponent& exponent) const {
     for (int c = 0; c < kChunkRows; c += V::kLanes) V::store(b.factors + c, V::exp(exponent(c)));
   }
-  // Sets the factors that make the state before the chunk relative to the scale after each position.
+  // Sets the factors that convert the state before the chunk to the scale of the state after each position.
   void set_factors_of_state() const {
     set_factors([&](int c) { return V::sub(V::all(b.state_scales[0]), V::load(b.state_scales + 1 + c)); });
   }
@@ -69,8 +69,8 @@ struct LinearScales {
     for (float* end = x + rows * kChunkRows; x < end; x += kChunkRows)
       for (int c = 0; c < kChunkRows; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::load(b.factors + c)));
   }
-  // Makes each score relative to the scale of the state that its query sees. The score of a key that its query does not see may
-  // become infinite; keep_triangle() removes it.
+  // Converts each score to the scale of the state that its query sees. The score of a key that its query does not see may become
+  // infinite; keep_triangle() removes it.
   template <Triangle kTriangle>
   void scale_scores() const {
     for (int j = 0; j < kChunkRows; ++j)
@@ -81,7 +81,7 @@ struct LinearScales {
         V::store(p, V::mul(V::load(p), V::exp(exponent)));
       }
   }
-  // Makes all rows of φ(k) relative to this scale.
+  // Converts all rows of φ(k) to this scale.
   void scale_keys(float scale) const {
     for (int j = 0; j < kChunkRows; ++j)
       scale_row<V>(b.kappa + j * b.features, b.features, scalar_exp<V>(b.key_scales[j] - scale));

@@ -7,12 +7,12 @@
 namespace attn::cpu {
 namespace {
 
-// Rows are padded with zeros to `dims` numbers for rows of q and k, `features` for features and `values` for rows of v. A feature
-// map of whole rows reads and writes up to kPadding numbers beyond a row. `widest` is the largest padded row of q, φ or v.
+// Rows of q and k are padded with zeros to `dims` numbers, features to `features` and rows of v to `values`. A feature map of
+// whole rows reads and writes up to kPadding numbers beyond a row. `widest` is the largest padded row of q, φ or v.
 struct LinearScratch {
   int64_t dims, features, values;
 
-  float *q, *k;                      // [16][dims]: rows as loaded, where the feature map's gradient needs them
+  float *q, *k;                      // [16][dims]: the rows, if the feature map is of whole rows
   float *phi, *kappa;                // [16][features]: φ(q) and φ(k)
   float *v, *g;                      // [16][values]: rows of v, and g′ = grad_output / normalizer
   float* left;                       // [widest][16]: the transposed factor of a product, so that the 16 positions are lanes
@@ -23,7 +23,7 @@ struct LinearScratch {
   float* row;                        // [dims]: one row's gradient
   float* partial;                    // [16][widest]: sums over a part of the rows of a state, or products
   float *query_scales, *key_scales;  // [16], with scales
-  float* state_scales;               // [1 + 16], with scales: before the chunk, and after each of its positions
+  float* state_scales;               // [1 + 16], with scales: that of the state before the chunk, and after each of its positions
   float* factors;                    // [16], with scales: see LinearScales::set_factors()
 
   // Cuts the buffers for these parameters.

@@ -1,5 +1,5 @@
-// One decoding step of linear attention on the CPU: adds a token to S [F,M] and Z [F] and computes its output [M]. Each row of S
-// is read and written once, and its part of the output is computed while it is in registers.
+// A decoding step of linear attention: adds a token to S [F,M] and Z [F], and computes its output [M]. Each row of S is read and
+// written once, and its part of the output is computed while it is in registers.
 #pragma once
 
 #include "attn/linear/cpu/vectors/chunk.h"
@@ -15,7 +15,7 @@ typename V::F add_shrunk(typename V::F x, typename V::F old, typename V::F shrin
 }
 
 // Updates kColumns vectors of columns of S, beginning with column m, and writes the same columns of the output. If kColumns is
-// 1, `mask` selects the columns that exist.
+// 1, `mask` selects the columns that exist. S is multiplied by `shrink`, with scales, and the output by `factor`.
 template <int kColumns, class V, class E, class Map>
 void step_columns(LinearChunk<V, E, Map>& chunk, float* s, int64_t m, typename V::Mask mask, typename V::F shrink,
                   typename V::F factor, const RowStore<V, E>& to) {

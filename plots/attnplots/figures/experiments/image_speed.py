@@ -16,7 +16,7 @@ from attnplots.records.text import count_of
 FILE_NAME = results.GENERATIONS_FILE_NAME
 # The published numbers of a checkout and of an installed package, which have the same folders.
 PUBLISHED_FILES = Path(__file__).resolve().parents[4] / "experiments" / "published"
-# Quantities, the titles of their axes, and which of several batches counts.
+# By quantity: the title of its axis, and the function that chooses the best number of several batches.
 QUANTITIES: dict[str, tuple[str, Callable[[list[float]], float]]] = {
     "s_per_image": ("Seconds per image, one at a time", min), "images_per_s": ("Images per second, best batch", max),
 }
@@ -48,7 +48,7 @@ def load(folder: Path) -> Speeds:
 
 
 def describe(speeds: Speeds) -> Sheet:
-    """A group for each data set, with a panel for each quantity and a line for each method."""
+    """A group for each data set, with a panel for each quantity and a row for each method."""
     groups = []
     sources: dict[str, None] = {}
     for dataset in dict.fromkeys(row["dataset"] for row in speeds.ours):
@@ -73,7 +73,8 @@ def describe(speeds: Speeds) -> Sheet:
     return Sheet(groups, {}, "", notes, speeds.stamp, dots=False)
 
 
-# By method and device: the value, and the range of the processes, which may be the value alone.
+# By method and device: the value, and the lowest and the highest value of the processes. These are the value itself if only one is
+# known.
 Values = dict[tuple[str, str], tuple[float, float, float]]
 
 

@@ -22,7 +22,7 @@ KINDS = {"samples": 0, "completions": 1}
 # once, above and below the completions of all methods.
 PARTS = ("occluded", "completed", "original")
 OCCLUDED, COMPLETED, ORIGINAL = range(3)
-# In place of the method, for rows that belong to none.
+# The method of rows that belong to none.
 NO_METHOD = ""
 
 TITLES = {"samples": "Unconditional samples", "completions": "Completions of occluded images"}
@@ -37,7 +37,7 @@ ORDER = ("softmax", "linear", "lsh-1", "lsh-4")
 class Grid:
     """The images of one method: bytes of shape [rows, columns, H, W] or [rows, columns, H, W, 3], the number of columns
     that have an image in the last row, and the names of the rows if they differ from that of the method. Rows that
-    belong to no method have the name NO_METHOD in its place."""
+    belong to no method have the method NO_METHOD."""
 
     kind: str
     method: str

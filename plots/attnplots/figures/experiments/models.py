@@ -1,5 +1,5 @@
 """The figure of `attnbench models`: how many times as fast models of transformers are with the operators of
-this project, and the memory that they need."""
+this project, and how many times as much memory they need without them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,7 @@ def load(folder: Path) -> Models:
 
 
 def describe(models: Models) -> Sheet:
-    """A panel for each phase, with a line for each model that has it."""
+    """A panel for each phase, with a row for each model that has it. Raises RecordsError if the summary lacks a key or has no ratio."""
     try:
         panels = [_panel(title, phase, models.summary["models"]) for phase, title in PHASES.items()]
         settings = models.summary["settings"]

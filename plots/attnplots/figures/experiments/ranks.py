@@ -1,4 +1,4 @@
-"""The figure of `python -m attnbench.distributed simulate`: how operators scale with the number of ranks, by prediction."""
+"""The figure of `python -m attnbench.distributed simulate`: the prediction of how operators scale with the number of ranks."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,8 @@ def load(folder: Path) -> Scaling:
 
 
 def describe(scaling: Scaling) -> Sheet:
-    """The time of a long sequence that more and more ranks share, and the efficiency where each rank has as much as one process."""
+    """Two panels against the number of ranks: the time of a sequence of fixed length that the ranks share, and the efficiency if the
+    slice of each rank has a fixed length. Raises RecordsError if the prediction lacks a key."""
     found = scaling.found
     try:
         network, operators = found["network"], found["operators"]
