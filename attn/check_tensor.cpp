@@ -67,10 +67,12 @@ void TensorChecks::check_key_lengths(const at::Tensor& lengths) {
                     " is on ", *device_);
 }
 
-void check_cu_seqlens(const std::string& prefix, const at::Tensor& cu_seqlens) {
+void check_cu_seqlens(const std::string& prefix, const at::Tensor& cu_seqlens, const at::Tensor& like) {
   TORCH_CHECK_VALUE(cu_seqlens.scalar_type() == at::kLong && cu_seqlens.dim() == 1 && cu_seqlens.size(0) >= 2, prefix,
                     "cu_seqlens is ", cu_seqlens.scalar_type(), " ", cu_seqlens.sym_sizes(),
                     ", expected int64 [sequences + 1] with a sequence or more");
+  TORCH_CHECK_VALUE(cu_seqlens.device().is_cpu() || cu_seqlens.device() == like.device(), prefix, "cu_seqlens is on ",
+                    cu_seqlens.device(), ", expected ", like.device(), like.device().is_cpu() ? "" : " or cpu");
 }
 
 void check_values_of_cu_seqlens(const std::string& prefix, const at::Tensor& cu_seqlens, int64_t length, const char* name) {

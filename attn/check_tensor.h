@@ -44,9 +44,9 @@ class TensorChecks {
   std::array<Axis, 26> axes_;  // by letter
 };
 
-// Checks the borders of packed sequences, int64 [sequences + 1] with a sequence or more. Throws c10::ValueError, which begins
-// with `prefix`.
-void check_cu_seqlens(const std::string& prefix, const at::Tensor& cu_seqlens);
+// Checks the borders of packed sequences, int64 [sequences + 1] with a sequence or more, on the CPU or on the device of `like`.
+// Throws c10::ValueError, which begins with `prefix`.
+void check_cu_seqlens(const std::string& prefix, const at::Tensor& cu_seqlens, const at::Tensor& like);
 // Checks that the borders rise from 0 to `length`, the length of the tensor called `name`. Reading values from a GPU would wait
 // for all work that was queued before, so they are checked on the CPU only.
 void check_values_of_cu_seqlens(const std::string& prefix, const at::Tensor& cu_seqlens, int64_t length, const char* name);

@@ -120,7 +120,7 @@ Problem problem_of(const Inputs& inputs, const std::vector<InputSpec>& specs) {
     problem.key_lengths.kind = KeyLengthDistribution::Kind::uniform;
   }
   if (const auto& borders = inputs.mask.cu_seqlens) {
-    check_cu_seqlens("", *borders);
+    check_cu_seqlens("", *borders, q);
     check_values_of_cu_seqlens("", *borders, q.size(2), "q");
     problem.packed.drawn = borders->size(0) - 1;
     if (borders->device().is_cpu()) {

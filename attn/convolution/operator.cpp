@@ -84,7 +84,7 @@ void check_convolution(const std::string& prefix, const ConvolutionCall& a) {
   check("weight", a.weight, {channels, a.weight.sym_size(1)}, a.weight.scalar_type());
   if (a.bias) check("bias", *a.bias, {channels}, a.weight.scalar_type());
   if (a.cu_seqlens) {
-    check_cu_seqlens(prefix, *a.cu_seqlens);
+    check_cu_seqlens(prefix, *a.cu_seqlens, a.x);
     TORCH_CHECK_VALUE(a.x.sym_size(0) == 1, prefix, "x has batch ", a.x.sym_size(0), ", expected 1 beside cu_seqlens");
   }
   if (a.seq_idx) {
@@ -166,11 +166,16 @@ void move_state(const ConvolutionStepCall& a, const Tensor& history) {
   const auto copy = [channels](const Bits* from, int64_t from_stride, Bits* to, int64_t to_stride) {
     for (int64_t d = 0; d < channels; ++d) to[d * to_stride] = from[d * from_stride];
   };
+  const auto row_of = [&](int64_t b) {
+    return a.state_indices ? a.state_indices->data_ptr<int64_t>()[b * a.state_indices->stride(0)] : b;
+  };
+  // All are checked before the first state changes.
+  for (int64_t b = 0; b < a.x.size(0); ++b)
+    TORCH_CHECK_VALUE(row_of(b) < a.state.size(0), "causal_convolution_step: state_indices contains ", row_of(b),
+                      ", but state has ", a.state.size(0), " rows");
   for (int64_t b = 0; b < a.x.size(0); ++b) {
-    const auto row = a.state_indices ? a.state_indices->data_ptr<int64_t>()[b * a.state_indices->stride(0)] : b;
+    const auto row = row_of(b);
     if (row < 0) continue;
-    TORCH_CHECK_VALUE(row < a.state.size(0), "causal_convolution_step: state_indices contains ", row, ", but state has ",
-                      a.state.size(0), " rows");
     const auto* const x = static_cast<const Bits*>(a.x.const_data_ptr()) + b * x_strides[0];
     auto* const state = static_cast<Bits*>(a.state.data_ptr()) + row * strides[0];
     auto* const to = static_cast<Bits*>(history.data_ptr()) + b * channels * before;

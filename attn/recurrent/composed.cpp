@@ -21,6 +21,8 @@ using Tensors = std::vector<Tensor>;
 // number for every feature.
 constexpr int64_t kComposedPositions = 64, kComposedFeaturePositions = 16;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+// The exponential of a smaller number is 0 in float32 and in float64.
+constexpr double kSmallestLogarithm32 = -104, kSmallestLogarithm64 = -745.2;
 
 // Rows of q or k in `dtype`, divided by their lengths if `normalize`.
 Tensor used_rows(const Tensor& x, bool normalize, at::ScalarType dtype) {
@@ -29,14 +31,15 @@ Tensor used_rows(const Tensor& x, bool normalize, at::ScalarType dtype) {
 }
 
 // The decays of a chunk of C positions: from its beginning to each position [B,W,C,F], from each position to its end [B,W,C,F],
-// and from position j to position i ≥ j [B,W,C,C,F]. A segment begins at each position where g is −∞, and decays from one segment
-// to another are zero. F is 1, or K with a decay for each feature.
+// and from position j to position i ≥ j [B,W,C,C,F]. A segment begins at each position where e^g is 0, also for a finite g, in
+// whose sums the digits of all later decays would be lost; decays from one segment to another are zero. F is 1, or K with a decay
+// for each feature.
 struct ChunkDecays {
   Tensor from_begin, to_end, pairs;
 };
 // From g [B,W,C,F].
 ChunkDecays decays_of(const Tensor& g) {
-  const auto clears = g.isneginf();
+  const auto clears = g.lt(g.scalar_type() == at::kDouble ? kSmallestLogarithm64 : kSmallestLogarithm32);
   const auto sums = g.masked_fill(clears, 0).cumsum(2);
   const auto segments = clears.cumsum(2);
   const auto last = [](const Tensor& x) { return x.narrow(2, x.size(2) - 1, 1); };

@@ -119,7 +119,7 @@ void check_call(const char* prefix, const RecurrentCallArguments& a) {
   checks.check("k", a.k, "BHLD");
   checks.check("v", a.v, "BWLM");
   const auto heads = a.q.size(1), value_heads = a.v.size(1);
-  TORCH_CHECK_VALUE(heads >= 1 && value_heads % heads == 0, prefix, "v has heads ", value_heads,
+  TORCH_CHECK_VALUE(heads >= 1 && value_heads >= 1 && value_heads % heads == 0, prefix, "v has heads ", value_heads,
                     ", expected a multiple of those of q, ", heads);
   const auto state_dtype = accumulator_dtype(a.q.scalar_type());
   if (a.g) {
@@ -133,7 +133,7 @@ void check_call(const char* prefix, const RecurrentCallArguments& a) {
   TORCH_CHECK_VALUE(a.rule == "delta" || a.rule == "add", prefix, "rule = '", a.rule, "', expected 'delta' or 'add'");
   TORCH_CHECK_VALUE(a.rule == "delta" || !a.beta, prefix, "beta is an argument of the rule 'delta' alone");
   if (a.cu_seqlens) {
-    check_cu_seqlens(prefix, *a.cu_seqlens);
+    check_cu_seqlens(prefix, *a.cu_seqlens, a.q);
     TORCH_CHECK_VALUE(a.q.sym_size(0) == 1, prefix, "q has batch ", a.q.sym_size(0), ", expected 1 beside cu_seqlens");
   }
   if (a.initial_state) {

@@ -39,7 +39,12 @@ SparseResults composed_sparse_forward(const SparseArguments& a) {
   const auto lowest = -std::numeric_limits<double>::infinity();
   auto scores = at::matmul(all.q.to(accumulator), keys.transpose(2, 3)).mul(a.scale).masked_fill(visible.logical_not(), lowest);
   auto log_sum_exp = at::logsumexp(scores, -1);
-  if (a.sinks) log_sum_exp = at::logaddexp(log_sum_exp, a.sinks->view({1, -1, 1}));
+  if (a.sinks) {
+    // The gradient of logaddexp(−∞, −∞) is NaN. A sink of −∞ changes nothing.
+    const auto sinks = a.sinks->view({1, -1, 1});
+    const auto is_absent = sinks.isneginf();
+    log_sum_exp = at::where(is_absent, log_sum_exp, at::logaddexp(log_sum_exp, sinks.masked_fill(is_absent, 0)));
+  }
   // For a query that sees no key, −∞ − −∞ would be NaN.
   const auto finite = log_sum_exp.masked_fill(log_sum_exp == lowest, 0);
   const auto weights = (scores - finite.unsqueeze(-1)).exp();

@@ -76,7 +76,7 @@ void check_sparse(const char* prefix, const SparseCall& a) {
   if (a.sinks)
     check_tensor((std::string(prefix) + "sinks").c_str(), *a.sinks, {heads}, accumulator_dtype(a.q.scalar_type()), a.q);
   if (a.cu_seqlens) {
-    check_cu_seqlens(prefix, *a.cu_seqlens);
+    check_cu_seqlens(prefix, *a.cu_seqlens, a.q);
     TORCH_CHECK_VALUE(!a.key_lengths, prefix, "cu_seqlens does not go with key_lengths");
     TORCH_CHECK_VALUE(a.q.sym_size(2) == a.k.sym_size(2), prefix, "q has length ", a.q.sym_size(2), " and k ", a.k.sym_size(2),
                       ", expected one length beside cu_seqlens");

@@ -73,10 +73,10 @@ Tensor choose_blocks(const Tensor& q, const Tensor& k, bool causal, const std::o
   const auto rounded = exact.to(at::kFloat);
   const auto queries = q.to(at::kCPU);
   const auto lengths = key_lengths ? key_lengths->to(at::kCPU).contiguous() : Tensor();
+  auto chosen = at::empty({batch, heads, length, count + 1}, at::kLong);
+  if (chosen.numel() == 0 || blocks == 0) return chosen.fill_(-1).to(q.device());
   // The largest length of a mean key, for the bound of the error of products.
   const auto norms = rounded.norm(2, -1).amax(-1).contiguous();  // [B,G]
-  auto chosen = at::empty({batch, heads, length, count + 1}, at::kLong);
-  if (chosen.numel() == 0) return chosen.to(q.device());
   auto* const to = chosen.data_ptr<int64_t>();
   const auto rows_at_once = std::max<int64_t>(1, kProductBytes / 4 / std::max<int64_t>(1, batch * heads * blocks));
   for (int64_t first = 0; first < length; first += rows_at_once) {

@@ -91,6 +91,8 @@ class Server {
       ForkMessage request;
       if (!receive_message(requests_, request)) return;
       if (request.descriptors.size() > kDiagnostics) start(request, run_worker);
+      else
+        for (const int descriptor : request.descriptors) close(descriptor);
     }
   }
 
@@ -118,9 +120,10 @@ class Server {
     for (const auto& forked : forked_) close(forked.status_socket);
     for (const int descriptor : {requests_, ends_, request.descriptors[kStatus]}) close(descriptor);
     const auto place = [&](ForkDescriptor which, std::initializer_list<int> targets) {
+      const int descriptor = request.descriptors[which];
       for (const int target : targets)
-        if (dup2(request.descriptors[which], target) < 0) std::_Exit(127);
-      close(request.descriptors[which]);
+        if (dup2(descriptor, target) < 0) std::_Exit(127);
+      if (std::find(targets.begin(), targets.end(), descriptor) == targets.end()) close(descriptor);
     };
     place(kInput, {STDIN_FILENO});
     place(kDiagnostics, {STDOUT_FILENO, STDERR_FILENO});

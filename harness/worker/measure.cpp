@@ -76,6 +76,7 @@ Record count(const Case& c, const WorkerContext& context) {
     on_one_thread.threads = 1;
     const auto subject = prepare(on_one_thread, context, record);
     if (!subject) return;
+    if (auto* const other = foreign(subject->method.get())) set_up(*other, subject->problem, subject->protocol->id(), record);
     const auto calls = slowed_down_count(kCountedCalls, c.injected_slowdown_percent);
     const auto call = subject->protocol->repeated(*subject, 1 + calls);
     call();  // what a method initialises in its first call must not be counted

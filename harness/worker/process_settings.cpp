@@ -78,6 +78,7 @@ ProcessSettings ProcessSettings::now() {
   for (const auto& [name, backend, op] : kPrecisions) settings.precisions_.push_back(context.float32Precision(backend, op));
   settings.onednn_ = context.userEnabledMkldnn();
   settings.deterministic_ = context.deterministicAlgorithms();
+  settings.only_warns_ = context.deterministicAlgorithmsWarnOnly();
   settings.gradients_ = at::GradMode::is_enabled();
   settings.inference_ = c10::InferenceMode::is_enabled();
   settings.autocast_ = at::autocast::is_autocast_enabled(at::kCPU);
@@ -92,7 +93,7 @@ std::vector<std::pair<std::string, std::string>> ProcessSettings::in_words() con
                                                             {"float32_matmul_precision", matmul_precision_}};
   for (size_t i = 0; i < kPrecisions.size(); ++i) words.emplace_back(std::get<0>(kPrecisions[i]), text_of(precisions_[i]));
   words.emplace_back("use of oneDNN", yes_or_no(onednn_));
-  words.emplace_back("deterministic algorithms", yes_or_no(deterministic_));
+  words.emplace_back("deterministic algorithms", deterministic_ && only_warns_ ? "with warnings" : yes_or_no(deterministic_));
   words.emplace_back("gradients", yes_or_no(gradients_));
   words.emplace_back("inference mode", yes_or_no(inference_));
   words.emplace_back("autocast", yes_or_no(autocast_));
@@ -127,7 +128,11 @@ void ProcessSettings::restore() const {
     if (ProcessSettings::now().precisions_[i] != precisions_[i])
       context.setFloat32Precision(std::get<1>(kPrecisions[i]), std::get<2>(kPrecisions[i]), precisions_[i]);
   context.setUserEnabledMkldnn(onednn_);
-  if (now.deterministic_ != deterministic_) context.setDeterministicAlgorithms(deterministic_, /*warn_only=*/false);
+  context.setDeterministicAlgorithms(deterministic_, only_warns_);
+  if (now.inference_ != inference_) {
+    c10::AutogradState::set_tls_state(autograd_);
+    c10::impl::_force_tls_local_dispatch_key_set(dispatch_keys_);
+  }
   at::GradMode::set_enabled(gradients_);
   at::autocast::set_autocast_enabled(at::kCPU, autocast_);
   at::Context::setFlushDenormal(flushes_denormals_);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ATen/Context.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <string>
 #include <utility>
@@ -23,7 +25,7 @@ class ProcessSettings {
   std::string changes(const ProcessSettings& later) const;
   // The same settings with the processors of `other`.
   ProcessSettings with_processors_of(const ProcessSettings& other) const;
-  // Makes these the settings of the process and of the calling thread again, except for the inference mode.
+  // Makes these the settings of the process and of the calling thread again.
   void restore() const;
 
  private:
@@ -32,10 +34,13 @@ class ProcessSettings {
   int threads_ = 0;
   std::string matmul_precision_;                  // float32_matmul_precision(), the older name of the setting below
   std::vector<at::Float32Precision> precisions_;  // of float32 in matrix products
-  bool onednn_ = true, deterministic_ = false;
+  bool onednn_ = true, deterministic_ = false, only_warns_ = false;
   bool gradients_ = true, inference_ = false, autocast_ = false, flushes_denormals_ = false;
   at::ScalarType default_dtype_ = at::kFloat;
   std::vector<int> processors_;
+  // What the inference mode consists of.
+  c10::AutogradState autograd_ = c10::AutogradState::get_tls_state();
+  c10::impl::LocalDispatchKeySet dispatch_keys_ = c10::impl::tls_local_dispatch_key_set();
 };
 
 }  // namespace attnbench

@@ -115,8 +115,12 @@ class SparsePass {
       backward_by_rows(groups, sharing, scratch);
     }
     SparseGradients gradients{result_of(grad_q_, a.q), result_of(grad_k_, a.k), result_of(grad_v_, a.v), {}};
-    if (a.sinks)
-      gradients.sinks = (a.sinks->view({1, -1, 1}) - log_sum_exp_).exp_().mul_(delta_).sum(at::IntArrayRef{0, 2}).neg_();
+    if (a.sinks) {
+      // A sink of −∞ has weight 0, also in a row without keys, whose log_sum_exp_ is −∞ as well.
+      const auto sinks = a.sinks->view({1, -1, 1});
+      const auto weights = (sinks - log_sum_exp_).exp_().masked_fill_(sinks.isneginf(), 0);
+      gradients.sinks = weights.mul(delta_).sum(at::IntArrayRef{0, 2}).neg_();
+    }
     return gradients;
   }
 

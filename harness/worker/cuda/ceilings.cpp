@@ -27,6 +27,18 @@ double matmul_gflop_s(Device& device, at::ScalarType dtype) {
   return 2.0 * double(size) * double(size) * double(size) / best_s / 1e9;
 }
 
+// Lets cuBLAS use TF32 as long as the object exists.
+class AllowTf32 {
+ public:
+  AllowTf32() : before_(at::globalContext().allowTF32CuBLAS()) { at::globalContext().setAllowTF32CuBLAS(true); }
+  ~AllowTf32() { at::globalContext().setAllowTF32CuBLAS(before_); }
+  AllowTf32(const AllowTf32&) = delete;
+  AllowTf32& operator=(const AllowTf32&) = delete;
+
+ private:
+  bool before_;
+};
+
 }  // namespace
 }  // namespace attnbench
 
@@ -43,9 +55,8 @@ const char* attnbench_gpu_ceilings(attnbench::GpuCeilings* ceilings) {
     ceilings->matmul_float64_gflop_s = matmul_gflop_s(*device, at::kDouble);
     ceilings->matmul_float16_gflop_s = matmul_gflop_s(*device, at::kHalf);
     ceilings->matmul_bfloat16_gflop_s = matmul_gflop_s(*device, at::kBFloat16);
-    at::globalContext().setAllowTF32CuBLAS(true);
+    const AllowTf32 tf32;
     ceilings->matmul_float32_gflop_s = matmul_gflop_s(*device, at::kFloat);
-    at::globalContext().setAllowTF32CuBLAS(false);
   } catch (const std::exception& error) {
     problem = error.what();
     return problem.c_str();

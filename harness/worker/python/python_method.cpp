@@ -138,6 +138,7 @@ PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Op
   for (size_t i = 0; i < takes_.size(); ++i) takes_[i] = std::find(names.begin(), names.end(), kMasks[i].name) != names.end();
   const Bridge bridge;
   bridge.checked([&] {
+    active_ = nullptr;  // bind() changes what is active, also if it throws
     bound_ = shared_object(method->attr("bind")(option_values(options, description_).dump()));
     active_ = this;
     forward_ = shared_object(bound_->attr("forward"));

@@ -46,6 +46,9 @@ TEST(ChooseBlocks, TakesTheOwnBlockAndThoseWithTheLargestProducts) {
   const auto shorter = choose_blocks(q, k, false, at::tensor({3}, at::kLong), 2, 2);
   EXPECT_EQ(numbers(shorter[0][0][0]), (std::vector<int64_t>{0, 1, -1}));
   EXPECT_EQ(numbers(shorter[0][0][7]), (std::vector<int64_t>{-1, 1, 0}));
+  // Without keys there are no blocks.
+  EXPECT_EQ(numbers(choose_blocks(q.narrow(2, 0, 2), k.narrow(2, 0, 0), false, std::nullopt, 2, 1)),
+            (std::vector<int64_t>{-1, -1, -1, -1}));
   // The last query stands at the last key: two queries of eight positions are the last two.
   EXPECT_EQ(numbers(choose_blocks(q.narrow(2, 0, 2), k, true, std::nullopt, 2, 1)[0][0]), (std::vector<int64_t>{3, 1, 3, 1}));
 }

@@ -202,6 +202,20 @@ TEST(SparseAttention, KeyLengthsSinksAndPackedSequences) {
       }
 }
 
+TEST(SparseAttention, ASinkOfMinusInfinityHasNoWeight) {
+  auto call = random_call({.query_len = 30, .key_len = 30}, 4);
+  call.key_lengths = at::tensor({0, 30}, at::kLong);  // the rows of the first sequence see no key
+  call.sinks = at::tensor({-INFINITY, 0.5}, at::kDouble);
+  auto all = implementations(at::kFloat);
+  all.emplace_back("composed");
+  for (const auto& implementation : all) {
+    SCOPED_TRACE(implementation);
+    const auto found = run(call.in(at::kFloat), implementation).all;
+    EXPECT_EQ(found[5][0].item<float>(), 0);
+    for (const size_t i : {0, 2, 3, 4, 5}) EXPECT_TRUE(at::isfinite(found[i]).all().item<bool>()) << kNames[i];
+  }
+}
+
 TEST(SparseAttention, HardInputs) {
   for (const auto* inputs : {"offset", "scaled", "outliers"})
     for (const auto* pattern : {"all", "window:40", "strided:8"}) {

@@ -117,6 +117,7 @@ CHANGES = {
     "torch.set_flush_denormal(True)": "flushing of denormal numbers from no to yes",
     "torch.set_default_dtype(torch.float64)": "default dtype from float32 to float64",
     "torch.use_deterministic_algorithms(True)": "deterministic algorithms from no to yes",
+    "globals().setdefault('modes', []).append(torch.inference_mode()); modes[-1].__enter__()": "inference mode from no to yes",
 }
 
 
@@ -131,6 +132,7 @@ def test_settings_that_a_file_changes_when_it_is_imported_are_put_back(attnbench
 
 def f(q, k, v):
     assert torch.get_num_threads() == 2 and torch.get_default_dtype() == torch.float32
+    assert not torch.is_inference_mode_enabled() and not torch.empty(1).is_inference()
     assert torch.get_float32_matmul_precision() == "highest" and torch.tensor(1e-310, dtype=torch.float64) * 1 != 0
     return v * 1
 """)  # fmt: skip

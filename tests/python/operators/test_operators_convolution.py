@@ -311,8 +311,10 @@ def test_wrong_borders_and_rows_are_errors(convolution):
     for borders, message in [([0, 5, 8], "goes from 0 to 8, expected 0 to 9"), ([0, 6, 3, 9], "falls from 6 to 3")]:
         with pytest.raises(ValueError, match=message):
             convolution.causal_conv1d_fn(x, weight, cu_seqlens=torch.tensor(borders))
+    state = torch.zeros(2, 3, 3)
     with pytest.raises(ValueError, match="state_indices contains 2, but state has 2 rows"):
-        convolution.causal_conv1d_update(x, torch.zeros(2, 3, 3), weight, conv_state_indices=torch.tensor([2]))
+        convolution.causal_conv1d_update(torch.cat([x, x]), state, weight, conv_state_indices=torch.tensor([0, 2]))
+    assert not state.any(), "an earlier row of the state has changed"
     with pytest.raises(ValueError, match="expected 3 axes with the last at least 3, the width less 1"):
         convolution.causal_conv1d_update(x, torch.zeros(1, 3, 2), weight)
     with pytest.raises(ValueError, match="avx2 does not compute width 33, only up to 32|avx2 needs|avx2"):

@@ -239,6 +239,8 @@ def test_a_second_derivative_is_refused():
         ({"q": torch.zeros(3, 4)}, r"q has shape \[3, 4\], expected \[batch, heads, length, dim\]"),
         ({"k": torch.zeros(2, 2, 9, 5)}, "k has dim 5, expected 4 as in q"),
         ({"v": torch.zeros(2, 3, 9, 4)}, "v has heads 3, expected a multiple of those of q, 2"),
+        ({"v": torch.zeros(2, 0, 9, 4), "g": None, "beta": None}, "v has heads 0, expected a multiple of those of q, 2"),
+        ({"cu_seqlens": torch.zeros(3, dtype=torch.long, device="meta")}, "cu_seqlens is on meta, expected cpu"),
         ({"g": torch.zeros(2, 4, 9).double()}, "g is float64, expected float32 beside q in float32"),
         ({"g": torch.zeros(2, 2, 9)}, "g has heads 2, expected 4 as in v"),
         ({"g": torch.zeros(2, 4, 9, 3)}, "g has dim 3, expected 4 as in q"),
@@ -279,6 +281,17 @@ def test_a_decay_of_minus_infinity_clears_its_feature_and_has_no_gradient(kernel
         silent[:, :, 18:, 5] = 0
         final = torch.ops.attn.recurrent_attention(q, silent, v, g, beta, state, normalize=True, implementation=name)[1]
         assert (final[0, 0, 5] == 0).all() and (final[0, 0, 4] != 0).all()
+
+
+@pytest.mark.parametrize("gates", ["g", "f"])
+def test_decays_after_a_very_strong_one_keep_their_digits(kernels, gates):
+    given = example((1, 1, 2, 40, 8, 8), gates=gates + "b")
+    given[3].data[:, :, 7] = -1e9
+    exact = [x.detach().double().requires_grad_() for x in given]
+    expected = results(lambda *x: by_definition(*x, normalize=True), exact)
+    for name in kernels:
+        found = results(lambda *x, n=name: torch.ops.attn.recurrent_attention(*x, normalize=True, implementation=n), given)
+        expect_close(found, expected, 2e-5)
 
 
 @pytest.mark.parametrize("strongest", [-4.999, -5.2, -20.0, -60.0])

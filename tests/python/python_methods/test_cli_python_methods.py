@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 from conftest import ROOT, small, strict_json
-from python_functions import SOFTMAX, attnbench, measure, pytestmark, write  # noqa: F401
+from python_functions import SOFTMAX, answers, attnbench, measure, pytestmark, request, write  # noqa: F401
 
 
 EXAMPLE = ROOT / "examples" / "sliding_window.py"
@@ -91,6 +91,21 @@ def test_setup_is_recorded_and_may_replace_the_function(write, measure):
     """)
     record = measure(f"{path}:f", query_len=48)
     assert record["setup_s"] >= 0 and record["max_rel_error"] < 1e-6
+
+
+def test_setup_comes_before_calls_whose_instructions_are_counted(write, build):
+    path = write("""
+        import attnbench
+
+        prepared = []
+
+        @attnbench.method(setup=lambda function, problem: prepared.append(problem))
+        def f(q, k, v):
+            assert prepared
+            return v * 1
+    """)
+    (record,) = answers(build, "count", [request(f"{path}:f")])
+    assert record["outcome"] == "measured", record["reason"]
 
 
 def test_an_own_backward_is_used(write, measure):

@@ -76,6 +76,16 @@ MISTAKES = {
         def f(q, k, v, *, causal):
             return F.scaled_dot_product_attention(q, k, v, is_causal=causal, dropout_p=0.5)
     """,
+    "input changed at last": """
+        seen = {}
+
+        def f(q, k, v, *, causal):
+            output = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            # The memory of an earlier call has other numbers. A constant added to all keys does not change the output.
+            if seen.setdefault(k.data_ptr(), float(k[0, 0, 0, 0])) != float(k[0, 0, 0, 0]):
+                k.add_(1)
+            return output
+    """,
     "NaN": """
         def f(q, k, v, *, causal):
             return F.scaled_dot_product_attention(q, k, v, is_causal=causal) / (q[:, :, :1, :1] * 0)
@@ -91,6 +101,7 @@ REASONS = {
     "input in another order": "changed its input k in place",
     "view of an input": "view of the input v",
     "input changed": "changed its input q in place",
+    "input changed at last": "changed its input k in place",
     "random": "",
     "NaN": "NaN or infinity",
 }
