@@ -119,11 +119,17 @@ double typical_samples(double noise_target) {
   return noise_target > 0 ? kFewest + kScatter / (noise_target * noise_target) : std::numeric_limits<double>::infinity();
 }
 
-// The seconds from the start of a process to its first call.
-double seconds_before_calls(const Record& planned) {
+// The seconds in which a process starts.
+double start_s(const Record& planned) {
   const auto& costs = kProcessCosts;
-  return costs.start_s + (planned.has("python") ? costs.python_s : 0) + (planned.get("sets_up") == true ? costs.setup_s : 0) +
-         costs.inputs_s_per_gb * inputs_gb(planned);
+  return costs.start_s + (planned.has("python") ? costs.python_s : 0) + (planned.get("sets_up") == true ? costs.setup_s : 0);
+}
+
+// The seconds that a process spends on its inputs, the comparison with the reference among them.
+double inputs_s(const Record& planned) {
+  const bool has_causal_gradients = planned.get("causal") == true && planned.text("protocol") == "forward_backward";
+  return (kProcessCosts.inputs_s_per_gb + (has_causal_gradients ? kProcessCosts.causal_gradients_s_per_gb : 0)) *
+         inputs_gb(planned);
 }
 
 // The seconds of the calls that are no samples: the first call, the warm-up, the memory pass and so on.
@@ -153,11 +159,12 @@ double sampling_in_turns_s(const Record& planned, const Record& baseline) {
 }
 
 double process_s(const Record& planned, const Record* baseline) {
-  const auto own_s = seconds_before_calls(planned) + seconds_of_other_calls(planned);
+  const auto own_s = start_s(planned) + inputs_s(planned) + seconds_of_other_calls(planned);
   if (!baseline || baseline->has("outcome")) return own_s + sampling_s(planned);
   // The two start side by side, and what each does before and after its turns takes its processors from the other.
-  return std::max(seconds_before_calls(planned), seconds_before_calls(*baseline)) + kProcessCosts.beside_baseline_s +
-         seconds_of_other_calls(planned) + seconds_of_other_calls(*baseline) + sampling_in_turns_s(planned, *baseline);
+  return std::max(start_s(planned), start_s(*baseline)) + kProcessCosts.beside_baseline_s + inputs_s(planned) +
+         inputs_s(*baseline) + seconds_of_other_calls(planned) + seconds_of_other_calls(*baseline) +
+         sampling_in_turns_s(planned, *baseline);
 }
 
 double process_count(const Record& planned) {

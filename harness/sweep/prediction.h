@@ -69,10 +69,11 @@ class TimePredictor {
 // What the processes of a sweep take besides the calls of their methods, in seconds. The values come from the recorded sweeps in
 // results/, as worker_s less measured_s; a test compares the predictions with those records.
 struct ProcessCosts {
-  double start_s = 0.24;           // to start a worker, load LibTorch, probe the machine, and end
-  double python_s = 0.65;          // to start Python in the worker, and import torch there, for a method in Python
-  double setup_s = 9;              // for a method in Python that prepares its calls, which most do with torch.compile
-  double inputs_s_per_gb = 3;      // to draw the inputs, compare with the reference, and free them
+  double start_s = 0.24;                 // to start a worker, load LibTorch, probe the machine, and end
+  double python_s = 0.65;                // to start Python in the worker, and import torch there, for a method in Python
+  double setup_s = 9;                    // for a method in Python that prepares its calls, which most do with torch.compile
+  double inputs_s_per_gb = 3;            // to draw the inputs, compare with the reference, and free them
+  double causal_gradients_s_per_gb = 8;  // more than that, for the reference of causal gradients
   double pages_s_per_gb = 0.9;     // to get memory for intermediate results from the system: three times, since the caches of
                                    // memory are empty in the first call, the first warm-up call, and the memory pass
   double small_check_s = 0.03;     // of the first process of a case: the agreement at a small size

@@ -166,6 +166,13 @@ TEST(PredictedCase, ACaseAndItsBaselineStartSideBySideAndTakeTurns) {
   EXPECT_NEAR(predicted_case_s(planned, &baseline), start_s + 0.05 + 0.06 + 0.05 + 0.03 + 16 * 0.03, 1e-6);
   baseline.set("python", "3.11.2");
   EXPECT_NEAR(predicted_case_s(planned, &baseline), start_s + kCosts.python_s + 0.05 + 0.06 + 0.05 + 0.03 + 16 * 0.03, 1e-6);
+  // A baseline with a GB of inputs is compared with its reference beside the case.
+  const auto before_s = predicted_case_s(planned, &baseline);
+  baseline.set("batch", 62'500'000);
+  baseline.set("protocol", "forward_backward");
+  EXPECT_NEAR(predicted_case_s(planned, &baseline) - before_s, kCosts.inputs_s_per_gb, 1e-6);
+  baseline.set("causal", true);
+  EXPECT_NEAR(predicted_case_s(planned, &baseline) - before_s, kCosts.inputs_s_per_gb + kCosts.causal_gradients_s_per_gb, 1e-6);
   baseline.set_skipped(kind::unsupported, "cannot");
   EXPECT_EQ(predicted_case_s(planned, &baseline), predicted_case_s(planned));
 }
