@@ -55,7 +55,7 @@ const char* attnbench_gpu_ceilings(attnbench::GpuCeilings* ceilings) {
     ceilings->matmul_float64_gflop_s = matmul_gflop_s(*device, at::kDouble);
     ceilings->matmul_float16_gflop_s = matmul_gflop_s(*device, at::kHalf);
     ceilings->matmul_bfloat16_gflop_s = matmul_gflop_s(*device, at::kBFloat16);
-    const AllowTf32 tf32;
+    const attnbench::AllowTf32 tf32;
     ceilings->matmul_float32_gflop_s = matmul_gflop_s(*device, at::kFloat);
   } catch (const std::exception& error) {
     problem = error.what();
