@@ -11,7 +11,7 @@ from pathlib import Path
 FILE_NAME = "figures.json"
 FIGURES = (".pdf", ".svg", ".png")
 # The files that figures are drawn from. processes.jsonl and records.csv are not among them, because they have the same numbers as
-# records.jsonl.
+# records.jsonl. A test compares the list with what the figures of the table of commands read.
 DATA = (
     "records.jsonl",
     "environment.json",
@@ -19,6 +19,7 @@ DATA = (
     "trainings.jsonl",
     "generations.jsonl",
     "calibration.json",
+    "models.json",
     "scaling.json",
     "*.npy",
 )

@@ -10,8 +10,9 @@ import pytest
 from conftest import ROOT, records_in
 from test_plots import PLOTS, complete, measured, schema
 
-crossovers, shipped, stamps, pages = (
-    importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "published.shipped", "published.stamps", "published.pages")
+crossovers, entry, shipped, stamps, pages = (
+    importlib.import_module(f"attnplots.{name}")
+    for name in ("records.crossovers", "entry", "published.shipped", "published.stamps", "published.pages")
 )
 RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 
@@ -139,6 +140,17 @@ def test_a_figure_that_was_not_drawn_again_is_found(tmp_path):
     # A figure that is older than the drawing gets no stamp.
     stamps.write(folder, (folder / "one.svg").stat().st_mtime + 10)
     assert "one.png, one.svg" in found(tmp_path)[0]
+
+
+@pytest.mark.parametrize("name", sorted({one.file_name for one in entry.TABLE.values() if isinstance(one, entry.Figure)}))
+def test_every_file_that_a_figure_is_drawn_from_is_part_of_its_stamp(tmp_path, name):
+    (tmp_path / "one.svg").write_text("<svg/>")
+    data = tmp_path / name.replace("*", "x")
+    data.write_text("before")
+    stamps.write(tmp_path, 0)
+    assert stamps.problems(tmp_path) == []
+    data.write_text("after")
+    assert stamps.problems(tmp_path) == ["the figures were drawn from other data than is there now"]
 
 
 def test_the_figure_of_two_runs_shows_the_records_of_both(tmp_path):
