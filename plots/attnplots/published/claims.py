@@ -111,16 +111,20 @@ def _equal_batch(claim: dict[str, Any], rows: Sequence[Row]) -> str:
     rule would hold for it; empty if each side's batch is given or there is none."""
     if not _compares_best_batches(claim):
         return ""
-    sides = [matching(rows, _where(claim, **claim[side])) for side in ("top", "bottom")]
-    top, bottom = (
-        {row["batch"]: row[claim["quantity"]] for row in side if isinstance(row.get("batch"), int)} for side in sides
-    )
+    top, bottom = (_by_batch(matching(rows, _where(claim, **claim[side])), claim["quantity"]) for side in ("top", "bottom"))
     common = sorted(set(top) & set(bottom))
     if not common or bottom[common[-1]] <= 0:
         return ""
     ratio = top[common[-1]] / bottom[common[-1]]
     comparison = "" if ratio > claim["above"] else f", not above {claim['above']:,g}"
     return f"; at equal batch {common[-1]}: {_ratio_text(ratio)}{comparison}"
+
+
+def _by_batch(rows: Sequence[Row], quantity: str) -> dict[int, float]:
+    """The best number at each batch; several rows of a batch may differ in the device."""
+    batches = {row["batch"] for row in rows if isinstance(row.get("batch"), int)}
+    values = {batch: value_of([row for row in rows if row.get("batch") == batch], quantity) for batch in batches}
+    return {batch: value.number for batch, value in values.items() if value}
 
 
 def _side_text(side: dict[str, Any]) -> str:
@@ -148,7 +152,7 @@ def _below(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     verdicts, overlaps, falling = set(), [], dict[str, None]()
     for a, b in pairs:
         (low_a, high_a), (low_b, high_b) = values[a].ends(), values[b].ends()
-        verdict = HOLDS if high_a < low_b else FAILS if low_a >= high_b else UNKNOWN
+        verdict = {True: HOLDS, False: FAILS, None: UNKNOWN}[values[a].is_below(values[b])]
         if claim.get("settled") and verdict != UNKNOWN:
             gap = max(low_b - high_a, low_a - high_b)
             # A curve may fall in further training by as much as it fell in its last quarter, and so close a smaller gap.
@@ -181,42 +185,68 @@ def _budget(claim: dict[str, Any], values: Sequence[Value]) -> str:
     return f"{span((row['update'] for row in rows), '{:,.0f}'.format)} updates{items}{times}"
 
 
-def _group_lengths(claim: dict[str, Any], rows: Sequence[Row], method: str) -> dict[int, float]:
+def _group_lengths(claim: dict[str, Any], rows: Sequence[Row], method: str) -> dict[int, Value]:
     """The quantity of a method at each length that was measured."""
     mine = matching(rows, _where(claim, method=method))
     lengths = sorted({row["query_len"] for row in mine if row.get("query_len")})
     values = {n: value_of([row for row in mine if row["query_len"] == n], claim["quantity"]) for n in lengths}
-    return {n: value.number for n, value in values.items() if value and value.number > 0}
+    return {n: value for n, value in values.items() if value and value.ends()[0] > 0}
+
+
+def _exponent(values: dict[int, Value]) -> tuple[float, float, float]:
+    """The exponent e of value ∝ N^e, fitted to the logarithms of three values or more, and the least and the largest exponent that the
+    values allow: with each value anywhere between its ends, and without the shortest or without the longest length, because the
+    points need not lie on a line. `attnbench analyse` fits other lengths: those of one batch, from an eighth of the longest on."""
+    x = np.log(list(values))
+    y, low, high = np.log([[value.number, *value.ends()] for value in values.values()]).T
+
+    def slope(part: slice = slice(None)) -> float:
+        return float(np.polyfit(x[part], y[part], 1)[0])
+
+    # The slope is the sum of the products of these weights with the logarithms of the values.
+    weights = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
+    least = float(np.sum(weights * np.where(weights > 0, low, high)))
+    largest = float(np.sum(weights * np.where(weights > 0, high, low)))
+    others = (slope(slice(1, None)), slope(slice(-1)))
+    return slope(), min(least, *others), max(largest, *others)
 
 
 def _growth(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     found = {n: v for n, v in _group_lengths(claim, rows, claim["method"]).items() if n >= claim["from"]}
     if len(found) < 3:
         return f"{claim['method']} at three lengths or more from {claim['from']} on"
-    slope = float(np.polyfit(np.log(list(found)), np.log(list(found.values())), 1)[0])
+    exponent, least, largest = _exponent(found)
     low, high = claim["between"]
-    ends = [f"N = {size_text(n)}: {number_text(claim['quantity'], found[n])}" for n in (min(found), max(found))]
-    holds = low <= slope <= high
-    numbers = f"e = {slope:.2f} ({len(found)} lengths; {'; '.join(ends)})"
-    return Answer(HOLDS if holds else FAILS, numbers)
+    ends = [f"N = {size_text(n)}: {number_text(claim['quantity'], found[n].number)}" for n in (min(found), max(found))]
+    # Adding 0 turns a rounded −0 into 0.
+    texts = [f"{round(e, 2) + 0.0:.2f}" for e in (exponent, least, largest)]
+    numbers = f"e = {texts[0]} ({texts[1]} to {texts[2]}; {len(found)} lengths; {'; '.join(ends)})"
+    if low <= least and largest <= high:
+        return Answer(HOLDS, numbers)
+    return Answer(FAILS if largest < low or least > high else UNKNOWN, numbers)
 
 
 def _everywhere(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     own = _group_lengths(claim, rows, claim["method"])
-    compared, lost = 0, []
+    lower, lost, unclear = 0, [], []
     for other in claim["others"]:
-        for n, number in _group_lengths(claim, rows, other).items():
-            if n in own:
-                compared += 1
-                if own[n] >= number:
-                    texts = [number_text(claim["quantity"], v) for v in (own[n], number)]
-                    lost.append(f"{other} at N = {size_text(n)}: {texts[0]} against {texts[1]}")
+        for n, value in _group_lengths(claim, rows, other).items():
+            if n not in own:
+                continue
+            is_below = own[n].is_below(value)
+            if is_below:
+                lower += 1
+                continue
+            texts = [number_text(claim["quantity"], v.number) for v in (own[n], value)]
+            (unclear if is_below is None else lost).append(f"{other} at N = {size_text(n)}: {texts[0]} against {texts[1]}")
+    compared = lower + len(lost) + len(unclear)
     if not compared:
         return f"{claim['method']} and another method at the same length"
-    numbers = f"lower in {compared - len(lost)} of {compared} comparisons"
-    if lost:
-        numbers += f"; not against {', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}"
-    return Answer(FAILS if lost else HOLDS, numbers)
+    numbers = f"lower in {lower} of {compared} comparisons"
+    for what, texts in (("not against", lost), ("cannot tell against", unclear)):
+        if texts:
+            numbers += f"; {what} {', '.join(texts[:3])}{' and others' if len(texts) > 3 else ''}"
+    return Answer(FAILS if lost else UNKNOWN if unclear else HOLDS, numbers)
 
 
 def _outcomes(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:

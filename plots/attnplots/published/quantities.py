@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from attnplots.records import certainty
 from attnplots.records.methods import method_name
 from attnplots.records.results import GENERATIONS, TRAININGS, Row
 
+TIME, ERROR = "time_per_sample_ms", "quality_row_error_median"
 # The quantities of tables by their column: the name in tables, and the format of numbers, which is None for bytes with their unit.
 QUANTITIES = {
     "training_loss": ("training loss", "{:.4g}"),
@@ -18,8 +20,8 @@ QUANTITIES = {
     "s_per_image": ("s/image", "{:.4g}"),
     "phone_error_rate": ("phone error rate", "{:.2%}"),
     "epoch_s": ("s/epoch", "{:.4g}"),
-    "time_per_sample_ms": ("time (ms)", "{:.4g}"),
-    "quality_row_error_median": ("error of a row", "{:.3f}"),
+    TIME: ("time (ms)", "{:.4g}"),
+    ERROR: ("error of a row", "{:.3f}"),
     "peak_allocated_bytes": ("peak memory", None),
     "peak_extra_bytes_per_sample": ("peak memory above the inputs", None),
 }
@@ -31,15 +33,32 @@ EXTRAPOLATED = {"epoch_s": "epoch_extrapolated"}
 
 @dataclass(frozen=True)
 class Value:
-    """A number, the rows that it comes from, and the lowest and the highest number of several seeds; None if there are not several."""
+    """A number, the rows that it comes from, and how sure it is.
+
+    Attributes:
+        spread: the lowest and the highest number of the trainings of several seeds; None if there are not several.
+        interval: the interval of a time that a sweep measured; None for other quantities, and if the records have none.
+        by_seed: the error of a method for each seed of its inputs, which all methods share; empty for other quantities.
+    """
 
     number: float
     rows: list[Row]
     spread: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None
+    by_seed: tuple[float, ...] = ()
 
     def ends(self) -> tuple[float, float]:
-        """The range of the seeds, or the number twice if there are not several."""
-        return self.spread or (self.number, self.number)
+        """The range of the seeds, or the interval; the number twice if there is neither."""
+        return self.spread or self.interval or (self.number, self.number)
+
+    def is_below(self, other: "Value") -> bool | None:
+        """Whether it is below another value: for each seed, if both are errors of the same number of seeds, else by the ends of
+        both; None if that cannot be told."""
+        if self.by_seed and len(self.by_seed) == len(other.by_seed):
+            found = {a < b for a, b in zip(self.by_seed, other.by_seed, strict=True)}
+            return found.pop() if len(found) == 1 else None
+        (own_low, own_high), (low, high) = self.ends(), other.ends()
+        return True if own_high < low else False if own_low >= high else None
 
     def late_fall(self, quantity: str) -> float:
         """The most by which the curve of one of the trainings fell in its last quarter; 0 if none has a curve."""
@@ -111,7 +130,15 @@ def value_of(rows: Sequence[Row], quantity: str) -> Value | None:
     numbers = [float(row[quantity]) for row in measured]
     if len(numbers) > 1 and measured[0]["source"] == TRAININGS:
         return Value(median(numbers), measured, (min(numbers), max(numbers)))
-    return Value(median(numbers), measured)
+    by_seed = tuple(measured[0].get("quality_seed_row_errors") or ()) if quantity == ERROR and len(measured) == 1 else ()
+    return Value(median(numbers), measured, interval=_interval(measured) if quantity == TIME else None, by_seed=by_seed)
+
+
+def _interval(rows: Sequence[Row]) -> tuple[float, float] | None:
+    """The interval of the time of a sequence; that of several records reaches over all of theirs."""
+    bounds = [(bound, row) for row in rows for bound in certainty.interval(row, "time_ci_low_ms", "time_ci_high_ms")]
+    ends = [bound / row["batch"] for bound, row in bounds if bound is not None]
+    return (min(ends), max(ends)) if ends else None
 
 
 def setting_text(row: Row) -> str:

@@ -164,8 +164,8 @@ def markdown(published: Sequence[Row], found: Results, claims: Claims) -> str:
         "Transformers are RNNs and four texts about it claim. Absolute numbers come from other machines and other "
         "software, so only orders, ratios and growth are claims. A claim is **reproduced** or **not "
         "reproduced** if our numbers decide its rule; of trainings the verdict names the budget at which "
-        "they do. We **cannot tell** if the numbers are missing, if the ranges of several seeds overlap, "
-        "or if curves of trainings still fall by more than what is between them. It **needs a GPU** if "
+        "they do. We **cannot tell** if the numbers are missing, if their intervals or the ranges of several seeds "
+        "leave it open, or if curves of trainings still fall by more than what is between them. It **needs a GPU** if "
         "our machines had none.",
         "",
     ]

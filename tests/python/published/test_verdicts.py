@@ -256,6 +256,13 @@ def test_a_ratio_takes_the_best_batch_of_each_method_on_one_device(tmp_path):
     assert cuda.verdict == "not reproduced" and cuda.numbers.startswith("9× ")
 
 
+def test_the_equal_batch_takes_the_best_of_each_method_of_several_devices(tmp_path):
+    lines = [generation("softmax", 0.5, batch=4), generation("softmax", 9.0, "cuda", batch=4), generation("linear", 0.04, batch=4)]
+    write(tmp_path, "a", "generations.jsonl", lines)
+    one_sided = RATIO | {"top": {"method": "linear", "device": "cpu"}}
+    assert answer(tmp_path, one_sided).numbers.endswith("; at equal batch 4: 12.5×")
+
+
 def test_the_threshold_itself_is_not_above_the_threshold(tmp_path):
     write(tmp_path, "a", "generations.jsonl", [generation("softmax", 1.0), generation("linear", 0.1)])
     assert answer(tmp_path, RATIO).verdict == "not reproduced"
@@ -301,17 +308,40 @@ def test_lowest_compares_with_each_of_the_others(tmp_path):
     assert answer(tmp_path, lowest).verdict == "not reproduced"
 
 
-@pytest.mark.parametrize(("power", "verdict"), [(1.0, "reproduced"), (1.3, "not reproduced"), (0.7, "not reproduced")])
-def test_growth_is_the_fitted_exponent(tmp_path, power, verdict):
-    growth = claim("growth", "s", quantity="time_per_sample_ms", method="linear", between=[0.8, 1.2], **{"from": 1024})
+GROWTH = claim("growth", "s", quantity="time_per_sample_ms", method="linear", between=[0.8, 1.2], **{"from": 1024})
+
+
+# The intervals of made times reach 10 % to both sides, and so that of a slope over two octaves reaches 0.14 to both sides.
+@pytest.mark.parametrize(
+    ("power", "verdict", "interval"),
+    [
+        (1.0, "reproduced", "0.86 to 1.14"), (1.6, "not reproduced", "1.46 to 1.74"), (0.4, "not reproduced", "0.26 to 0.54"),
+        (1.1, "cannot tell", "0.96 to 1.24"), (1.3, "cannot tell", "1.16 to 1.44"), (0.7, "cannot tell", "0.56 to 0.84"),
+    ],
+)  # fmt: skip
+def test_growth_is_decided_by_the_interval_of_the_fitted_exponent(tmp_path, power, verdict, interval):
     rows = [measured("linear", n, (n / 1024) ** power) for n in (1024, 2048, 4096)]
     rows += [measured("linear", 512, 1e6), missing("linear", 8192, "oom"), measured("softmax", 8192, 1e6)]
     write(tmp_path, "s", "records.jsonl", rows)
-    found = answer(tmp_path, growth)
+    found = answer(tmp_path, GROWTH)
     assert found.verdict == verdict
-    assert found.numbers.startswith(f"e = {power:.2f} (3 lengths; N = 1k: 1;")
+    assert found.numbers.startswith(f"e = {power:.2f} ({interval}; 3 lengths; N = 1k: 1;")
     write(tmp_path, "s", "records.jsonl", rows[:2])
-    assert answer(tmp_path, growth).verdict == "cannot tell"
+    assert answer(tmp_path, GROWTH).verdict == "cannot tell"
+
+
+def test_points_that_lie_on_no_line_leave_the_exponent_open(tmp_path):
+    exact = [measured("linear", n, n / 1024) | dict.fromkeys(("time_ci_low_ms", "time_ci_high_ms"), 4.0) for n in (1024, 2048, 4096)]
+    write(tmp_path, "s", "records.jsonl", exact)
+    assert answer(tmp_path, GROWTH).numbers.startswith("e = 1.00 (1.00 to 1.00; 3 lengths")
+    exact[1] |= measured("linear", 2048, 1.6, time_ci_low_ms=3.2, time_ci_high_ms=3.2)
+    write(tmp_path, "s", "records.jsonl", exact)
+    found = answer(tmp_path, GROWTH)
+    assert found.verdict == "cannot tell" and found.numbers.startswith("e = 1.00 (0.68 to 1.32; 3 lengths")
+    # What is counted has no interval.
+    memory = GROWTH | {"quantity": "peak_extra_bytes_per_sample"}
+    write(tmp_path, "s", "records.jsonl", [measured("linear", n, memory=float(2**20)) for n in (1024, 2048, 4096)])
+    assert answer(tmp_path, memory | {"between": [-0.01, 0.01]}).verdict == "reproduced"
 
 
 def test_everywhere_compares_at_every_common_length(tmp_path):
@@ -320,10 +350,32 @@ def test_everywhere_compares_at_every_common_length(tmp_path):
     write(tmp_path, "s", "records.jsonl", rows)
     found = answer(tmp_path, everywhere)
     assert (found.verdict, found.numbers) == ("reproduced", "lower in 2 of 2 comparisons")
-    write(tmp_path, "s", "records.jsonl", [*rows, measured("lsh-4", 1024, 0.5)])
+    # The intervals of both reach 10 % to each side.
+    write(tmp_path, "s", "records.jsonl", [*rows, measured("lsh-4", 512, 1.1)])
+    found = answer(tmp_path, everywhere)
+    assert found.verdict == "cannot tell"
+    assert found.numbers == "lower in 2 of 3 comparisons; cannot tell against lsh-4 at N = 512: 1 against 1.1"
+    write(tmp_path, "s", "records.jsonl", [*rows, measured("lsh-4", 512, 1.1), measured("lsh-4", 1024, 0.5)])
     found = answer(tmp_path, everywhere)
     assert found.verdict == "not reproduced"
-    assert found.numbers == "lower in 2 of 3 comparisons; not against lsh-4 at N = 1k: 1 against 0.5"
+    assert found.numbers == (
+        "lower in 2 of 4 comparisons; not against lsh-4 at N = 1k: 1 against 0.5; cannot tell against lsh-4 at N = 512: 1 against 1.1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "verdict"), [((0.9, 0.7), "reproduced"), ((0.9, 0.8), "cannot tell"), ((1.0, 0.9), "not reproduced")]
+)
+def test_errors_are_compared_seed_by_seed(tmp_path, own, verdict):
+    # The seeds differ by more than the methods, which have the same inputs.
+    errors = {"taylor": own, "linear": (1.0, 0.8)}
+    rows = [
+        measured(method, 512, quality_row_error_median=sum(by_seed) / 2, quality_seed_row_errors=by_seed)
+        for method, by_seed in errors.items()
+    ]
+    write(tmp_path, "s", "records.jsonl", rows)
+    everywhere = claim("everywhere", "s", quantity="quality_row_error_median", method="taylor", others=["linear"])
+    assert answer(tmp_path, everywhere).verdict == verdict
 
 
 def test_outcomes_must_be_the_published_ones(tmp_path):
