@@ -11,6 +11,10 @@ from attnplots.records.records import Record
 from attnplots.records.words import bytes_text, time_text
 
 SWEEP, BASELINE = "recurrent", "linear"
+# What all cases of the table have in common.
+SETTING = {
+    "device": "cpu", "dtype": "float32", "causal": True, "heads": 8, "kv_heads": 8, "value_heads": 8, "head_dim": 64, "value_dim": 64,
+}  # fmt: skip
 # The columns of the table: the protocol and the length, or the position of a decoded token.
 PASSES = (("forward", 2048), ("forward_backward", 2048), ("forward_backward", 65536), ("decode", 4096))
 HEADS = ("forward, N = 2,048", "with gradients, N = 2,048", "with gradients, N = 65,536", "a decoded token")
@@ -25,10 +29,10 @@ def _time(record: Record | None) -> str:
 
 
 def _of_one_shape(found: Iterable[Record]) -> list[Record]:
-    """The cases of this project's methods whose heads have 64 dimensions and whose baseline is BASELINE."""
+    """The cases of this project's methods with the SETTING whose baseline is BASELINE."""
     return [
         r for r in found
-        if PYTHON not in r["method"] and r["head_dim"] == r["value_dim"] == 64 and r.get("baseline") == BASELINE
+        if PYTHON not in r["method"] and r.get("baseline") == BASELINE and all(r[name] == value for name, value in SETTING.items())
     ]  # fmt: skip
 
 

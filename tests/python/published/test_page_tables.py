@@ -45,6 +45,18 @@ def test_the_speed_of_recurrent_attention_is_relative_to_its_baseline(tmp_path):
     ]
 
 
+def test_the_speed_of_recurrent_attention_is_that_of_eight_heads_on_the_cpu(tmp_path):
+    own = case("kda", 2048, 4.0, 2.0)
+    heads = {"heads": 16, "kv_heads": 16, "value_heads": 16}
+    long = case("kda", 65536, 500.0, 2.5, protocol="forward_backward", peak_extra_bytes_per_sample=None, peak_extra_bytes=None)
+    write(
+        tmp_path / "results", "recurrent",
+        own, long, own | heads | {"time_per_sample_ms": 9.0}, own | {"value_heads": 16, "time_per_sample_ms": 9.0},
+        own | {"dtype": "bfloat16", "time_per_sample_ms": 9.0}, own | {"device": "cuda", "time_per_sample_ms": 9.0},
+    )  # fmt: skip
+    assert rows(recurrent.speed_table(tmp_path)) == [["`kda`", "4 ms (0.50)", "not measured", "500 ms (0.40)", "not measured", "–"]]
+
+
 def test_each_case_of_a_pattern_is_beside_what_took_turns_with_it(tmp_path):
     write(
         tmp_path / "results", "patterns",
