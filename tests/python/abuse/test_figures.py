@@ -1,6 +1,7 @@
-"""Tests of figures of records whose texts are made to do harm."""
+"""Tests of figures of files whose contents are made to do harm: hostile texts, and values of the wrong kind."""
 
 import importlib
+import json
 from xml.etree import ElementTree
 
 import pytest
@@ -45,3 +46,36 @@ def test_errors_of_the_scripts_are_safe_to_print(tmp_path):
 def test_newer_records_are_refused(tmp_path):
     newer = write(tmp_path / "newer", [measured(schema_version=schema.current().version + 1)])
     assert "which this build understands" in refusal(FIGURE, newer)
+
+
+def prediction(**changes):
+    """The content of scaling.json, of one operator with these changes."""
+    points = [{"ranks": 1, "seconds": 1.0, "efficiency": 1.0}, {"ranks": 2, "seconds": 0.5, "efficiency": 0.9}]
+    sizes = {"heads": 1, "dim": 8, "dtype": "float32", "length": 64}
+    operator = {"operator": "linear", "strong": points, "weak": points, "sizes": sizes} | changes
+    network = {"latency_s": 1e-5, "bandwidth": 1e9}
+    return {"network": network, "operators": [operator], "backward": True, "total_tokens": 4096}
+
+
+def summary(tokens):
+    """The content of models.json, of one model that took `tokens`."""
+    times = {"speedup": {"estimate": 2.0, "low": 1.9, "high": 2.1}, "to_floor": None} | dict.fromkeys(
+        ("transformers", "attnbench"), {"peak_extra_bytes": 1}
+    )
+    return {"models": [{"name": "small", "phases": {"step": times}}], "settings": {"tokens": tokens, "generated": 3}}
+
+
+@pytest.mark.parametrize(
+    ("script", "file", "good", "bad"),
+    [
+        ("ranks", "scaling.json", prediction(), prediction(strong=[])),
+        ("ranks", "scaling.json", prediction(), prediction(weak=[{"ranks": "two", "efficiency": 1.0}])),
+        ("models", "models.json", summary(2048), summary("many")),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(tmp_path, script, file, good, bad):
+    (tmp_path / file).write_text(json.dumps(bad))
+    assert f"{file}: not a " in refusal(script, tmp_path)
+    (tmp_path / file).write_text(json.dumps(good))
+    done = run(script, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")

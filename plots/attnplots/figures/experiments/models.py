@@ -47,12 +47,13 @@ def load(folder: Path) -> Models:
 
 
 def describe(models: Models) -> Sheet:
-    """A panel for each phase, with a row for each model that has it. Raises RecordsError if the summary lacks a key or has no ratio."""
+    """A panel for each phase, with a row for each model that has it. Raises RecordsError if the summary lacks a key, has a value of the
+    wrong kind, or has no ratio."""
     try:
         panels = [_panel(title, phase, models.summary["models"]) for phase, title in PHASES.items()]
         settings = models.summary["settings"]
         header = f"one sequence of {settings['tokens']:,} tokens · {settings['generated']} tokens generated"
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordsError(f"{FILE_NAME}: not a summary of `attnbench models`: {type(error).__name__}: {error}")
     shown = [panel for panel in panels if panel is not None]
     if not shown:

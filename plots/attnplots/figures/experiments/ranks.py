@@ -36,7 +36,8 @@ def load(folder: Path) -> Scaling:
 
 def describe(scaling: Scaling) -> Sheet:
     """Two panels against the number of ranks: the time of a sequence of fixed length that the ranks share, and the efficiency if the
-    slice of each rank has a fixed length. Raises RecordsError if the prediction lacks a key."""
+    slice of each rank has a fixed length. Raises RecordsError if the prediction lacks a key or has a value of
+    the wrong kind."""
     found = scaling.found
     try:
         network, operators = found["network"], found["operators"]
@@ -46,10 +47,10 @@ def describe(scaling: Scaling) -> Sheet:
         passes = "with the backward pass" if found["backward"] else "forward pass"
         header = f"{passes} · {sizes['heads']} heads of {sizes['dim']} · {sizes['dtype']}"
         stated = f"{network['latency_s'] * 1e6:g} µs for a message, {network['bandwidth'] / 1e9:g} GB/s for a rank"
-        total, length = found["total_tokens"], sizes["length"]
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        total, length = size_text(found["total_tokens"]), size_text(sizes["length"])
+        span = (1.0, float(max(point.n[-1] for point in strong)))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RecordsError(f"{FILE_NAME}: not a prediction of ranks: {type(error).__name__}: {error}")
-    span = (1.0, float(max(point.n[-1] for point in strong)))
     x = Scale((0.8, 1.25 * span[1]), ticks.lengths(span))
     limits = ticks.limits([strong], None)
     panels = [
@@ -57,8 +58,8 @@ def describe(scaling: Scaling) -> Sheet:
         Panel("Efficiency", "Ranks R", x, Scale((0.0, 1.1), ticks.linear((0.0, 1.1), 6), logarithmic=False), weak, span[1], (Line(1.0),)),
     ]
     groups = [
-        Group(f"{size_text(total)} positions, shared by R ranks", panels[:1]),
-        Group(f"{size_text(length)} positions of each rank", panels[1:]),
+        Group(f"{total} positions, shared by R ranks", panels[:1]),
+        Group(f"{length} positions of each rank", panels[1:]),
     ]
     return Sheet(groups, style.styles(one["operator"] for one in operators), header, [KEY.format(network=stated)], scaling.stamp)
 
