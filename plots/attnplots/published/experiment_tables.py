@@ -32,19 +32,17 @@ Cells = Callable[[str, list[Record]], list[str]]
 def _training_table(
     root: Path, name: str, head: Sequence[str], cells: Cells, note: Callable[[list[Record]], str]
 ) -> list[str]:
-    """A table with a line for each method of a training, and below it the note on all trainings, which may be empty, how long they
-    took, and where they ran."""
+    """A table with a line for each method of a training, and below it the note on all trainings, how long they took, and where they ran."""
     folder = _training_folder(root, name)
     ended = trainings.load_ended(folder) if folder else []
     lines = [line for line in ended if line.get("outcome") == "measured"]
     if folder is None or not lines:
         return NOTHING
     rows = [[f"`{method}`", *cells(method, own)] for method, own in _by_method(lines).items()]
-    said = note(lines)
     minutes = sum(line["training_s"] for line in lines) / 60
     count = "The training" if len(lines) == 1 else f"The {len(lines)} trainings"
     measured = f"{count} took {amount(minutes)} minutes on {provenance(folder, lines)}."
-    return [*verdicts.table(["method", *head], rows), *([said] if said else []), measured]
+    return [*verdicts.table(["method", *head], rows), note(lines), measured]
 
 
 def _training_folder(root: Path, name: str) -> Path | None:
@@ -61,12 +59,8 @@ def copy_table(root: Path) -> list[str]:
             span((1e3 / line["updates_per_s"] for line in lines), amount),
         ]
 
-    def note(lines: list[Record]) -> str:
-        seeds = len({line["seed"] for line in lines})
-        return f"Lowest to highest of {seeds} seeds." if seeds > 1 else ""
-
     head = ("validation loss", "symbols that are right", "an update, ms")
-    return _training_table(root, "copy-task-short", head, cells, note)
+    return _training_table(root, "copy-task-short", head, cells, _seeds_text)
 
 
 def fashion_table(root: Path) -> list[str]:
@@ -108,10 +102,15 @@ def _minutes(lines: list[Record]) -> str:
     return span((line["training_s"] / 60 for line in lines), amount)
 
 
+def _seeds_text(lines: list[Record]) -> str:
+    """A sentence that says of how many seeds a table shows the range."""
+    seeds = len({line["seed"] for line in lines})
+    return f"Lowest to highest of {seeds} seeds." if seeds > 1 else "One seed."
+
+
 def _compared_at(lines: list[Record]) -> str:
     """Sentences that say how many seeds there are and how long the equal time is."""
-    seeds, time = len({line["seed"] for line in lines}), trainings.equal_time(lines)
-    spread = f"Lowest to highest of {seeds} seeds." if seeds > 1 else "One seed."
+    spread, time = _seeds_text(lines), trainings.equal_time(lines)
     return f"{spread} Equal time is {amount(time / 60)} min, in which the fastest training ended." if time else spread
 
 
@@ -156,11 +155,7 @@ def _long_table(root: Path, name: str, measure: tuple[str, str, Callable[[float]
             span((line["training_s"] / line["update"] for line in lines), amount),
         ]
 
-    def note(lines: list[Record]) -> str:
-        seeds = len({line["seed"] for line in lines})
-        return f"Lowest to highest of {seeds} seeds." if seeds > 1 else "One seed."
-
-    return _training_table(root, name, (title, "updates", "an update, s"), cells, note)
+    return _training_table(root, name, (title, "updates", "an update, s"), cells, _seeds_text)
 
 
 def epoch_table(root: Path) -> list[str]:

@@ -12,6 +12,7 @@ from attnplots.figures.rates import AVX2_OPTION
 from attnplots.records import environment, records
 from attnplots.records.records import Record, RecordsError
 
+# The folder of results, in that of the project, whose tables are printed unless others are given.
 DEFAULT = Path("results/cpu-kernels")
 PASSES = {"forward": "forward", "forward_backward": "with backward"}
 MASKS = {True: "causal", False: "not causal"}
@@ -90,7 +91,7 @@ def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) 
         help=f"folder of a sweep with rounds (default: every folder in {DEFAULT}/)",
     )  # fmt: skip
     folders = parser.parse_args(arguments).folders
-    folders = folders or sorted(path.parent for path in DEFAULT.rglob(records.FILE_NAME))
+    folders = folders or sorted(path.parent for path in (root / DEFAULT).rglob(records.FILE_NAME))
     if not folders:
-        raise RecordsError(f"{DEFAULT}: expected a folder with {records.FILE_NAME}, found none")
+        raise RecordsError(f"{root / DEFAULT}: expected a folder with {records.FILE_NAME}, found none")
     print("\n".join(tables(folder) for folder in folders), end="")
