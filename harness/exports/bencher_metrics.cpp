@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "harness/text/errors.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -23,8 +24,8 @@ Json bencher_metrics(const std::vector<ExportedCase>& cases) {
   auto made = Json::object();
   for (const auto& exported : cases) {
     if (const auto length = characters_of(exported.name); length > kLongestName)
-      throw UsageError(fmt::format("the name of the case {}… has {} characters, expected at most {}, which Bencher takes",
-                                   exported.name.substr(0, 60), length, kLongestName));
+      throw UsageError(fmt::format("the name of the case {} has {} characters, expected at most {}, which Bencher takes",
+                                   shortened(exported.name, 60), length, kLongestName));
     auto& metrics = made[exported.name] = Json::object();
     for (const auto& measure : measures_of(*exported.record)) {
       const bool is_time = measure.name == "time";

@@ -117,9 +117,10 @@ def test_names_that_bencher_does_not_take_are_refused(attnbench, measured):
     change_records(measured, method="é" * 900)
     (name,) = strict_json(attnbench("export", measured, "--format=bencher").stdout)
     assert "é" * 900 in name, "characters are counted, not bytes"
-    change_records(measured, method="é" * 1100)
+    change_records(measured, method="x" + "é" * 1100)
     failed = attnbench("export", measured, "--format=bencher", code=USAGE).stderr
     assert "characters, expected at most 1024" in failed
+    assert "éé… has" in failed and "\ufffd" not in failed, "the name is cut between characters"
 
 
 def test_an_action_gets_what_is_better_when_smaller(exported):
