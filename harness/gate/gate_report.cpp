@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 
 #include "harness/files/toml_file.h"
@@ -246,6 +247,7 @@ std::string text_of(const GateReport& report, const GateSuite& suite, const Gate
 
 Waivers read_waivers(const std::string& path, const std::vector<std::string>& names) {
   Waivers waivers;
+  std::map<std::string, uint32_t> lines;  // of the waiver of each case
   if (path.empty()) return waivers;
   const auto file = read_toml(path);
   const auto fail = [&](const toml::node& node, const std::string& message) { fail_at(path, node.source(), message); };
@@ -262,6 +264,9 @@ Waivers read_waivers(const std::string& path, const std::vector<std::string>& na
       if (reason.empty()) fail(item, fmt::format("the waiver of '{}' has no reason, expected case and reason", name));
       if (std::find(names.begin(), names.end(), name) == names.end())
         fail(item, fmt::format("the suite has no case '{}'{}", name, suggestion(name, names)));
+      const auto [first, is_new] = lines.emplace(name, item.source().begin.line);
+      if (!is_new)
+        fail(item, fmt::format("'{}' is waived twice, here and in line {}, expected one waiver of a case", name, first->second));
       waivers[name] = reason;
     }
   }

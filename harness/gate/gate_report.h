@@ -17,8 +17,8 @@ using Waivers = std::map<std::string, std::string>;
 //   [[waive]]
 //   case = "linear forward N=4096"
 //   reason = "checks its inputs since 0.2"
-// Throws UsageError, which says file and line, for anything else, for a waiver without a reason, and for a case that is not in
-// `names`.
+// Throws UsageError, which says file and line, for anything else, for a waiver without a reason, for a case that is not in
+// `names`, and for a second waiver of a case.
 Waivers read_waivers(const std::string& path, const std::vector<std::string>& names);
 
 struct GateOptions {

@@ -137,6 +137,10 @@ def test_waivers_let_named_regressions_pass_and_need_a_reason(gate, build_of, tm
     ]:
         failed = gate(build_of(), slower, *waive(**table), code=USAGE)
         assert said in failed.stderr and "waivers.toml:" in failed.stderr
+    words = waive(case=name, reason="a check was added")
+    words[1].write_text(words[1].read_text() + "\n" + words[1].read_text())
+    failed = gate(build_of(), slower, *words, code=USAGE)
+    assert f"waivers.toml:5:1: '{name}' is waived twice, here and in line 1, expected one waiver of a case" in failed.stderr
 
 
 def test_a_regression_says_how_to_accept_it(gate, build_of, tmp_path):
