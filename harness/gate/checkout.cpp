@@ -62,12 +62,16 @@ std::vector<std::string> parts_lacking(const fs::path& folder) {
 }
 
 // Copies a file or a symbolic link with its permissions. Does nothing for a file that was deleted, and for a folder, which is a
-// submodule or another repository.
+// submodule or another repository. Throws UsageError that names both paths, since either may be what fails.
 void copy_entry(const fs::path& from, const fs::path& to) {
-  const auto status = fs::symlink_status(from);
-  if (!fs::is_regular_file(status) && !fs::is_symlink(status)) return;
-  fs::create_directories(to.parent_path());
-  fs::copy(from, to, fs::copy_options::copy_symlinks);
+  try {
+    const auto status = fs::symlink_status(from);
+    if (!fs::is_regular_file(status) && !fs::is_symlink(status)) return;
+    fs::create_directories(to.parent_path());
+    fs::copy(from, to, fs::copy_options::copy_symlinks);
+  } catch (const fs::filesystem_error& error) {
+    throw UsageError(fmt::format("{}: cannot be copied to {}: {}", from.string(), to.string(), error.code().message()));
+  }
 }
 
 }  // namespace

@@ -63,12 +63,17 @@ void remove_folder(const fs::path& folder) {
   if (error) print_notice(fmt::format("{} could not be removed: {}\n", folder.string(), error.message()));
 }
 
-// Removes the folders whose gates no longer run, and therefore hold no lock.
+// Removes the folders whose gates no longer run, and therefore hold no lock. One that cannot be locked is left and named.
 void remove_abandoned(const fs::path& folder_of_all) {
   for (const auto& entry : fs::directory_iterator(folder_of_all)) {
     if (!entry.is_directory() || entry.is_symlink()) continue;
     FileDescriptor lock;
-    lock.open((entry.path() / kLock).string(), O_RDWR | O_CREAT);
+    try {
+      lock.open((entry.path() / kLock).string(), O_RDWR | O_CREAT);
+    } catch (const UsageError& error) {
+      print_notice(fmt::format("{}; the folder of an earlier gate is left there\n", error.what()));
+      continue;
+    }
     if (flock(lock, LOCK_EX | LOCK_NB) == 0) remove_folder(entry.path());
   }
 }

@@ -8,7 +8,8 @@
 namespace attnbench {
 
 // The folder attnbench-gate-UID/run-XXXXXX below TMPDIR, or below /tmp. The destructor removes it with its contents. A gate that
-// was killed leaves its folder behind; the next ScratchFolder of the same user removes it.
+// was killed leaves its folder behind; the next ScratchFolder of the same user removes it, or leaves it with a notice if that
+// fails.
 class ScratchFolder {
  public:
   // Throws UsageError if the folder cannot be made, if another user could write to it, or if it would lie in `repository`, which

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import HANG_S, ROOT, Cli, runs, strict_json, wait_for, write_sweep
+from test_cli_faults import limited_files
 
 PASS, REGRESSION, USAGE, INCONCLUSIVE, UNUSABLE = 0, 1, 2, 3, 4
 
@@ -462,6 +463,25 @@ def test_temporary_files_in_the_repository_are_refused(gate, repository):
     inside.mkdir()
     failed = gate(code=USAGE, environment={"TMPDIR": str(inside)}).stderr
     assert "lies in the repository" in failed and "set TMPDIR" in failed
+
+
+def test_a_folder_of_an_earlier_gate_that_cannot_be_locked_is_left(driver, repository, temporary):
+    broken, abandoned = (temporary / f"attnbench-gate-{os.geteuid()}/run-{name}" for name in ("broken", "abandoned"))
+    (broken / ".lock").mkdir(parents=True)  # as a file system would that was damaged
+    abandoned.mkdir()
+    broken.parent.chmod(0o700)
+    cli = driver()
+    done = cli(*WORDS, "--base=main", "-q", env=cli.environment)
+    assert f"{broken}/.lock: cannot open: Is a directory; the folder of an earlier gate is left there\n" in done.stderr
+    assert left_in(temporary) == [broken]
+
+
+def test_a_disk_too_full_for_a_copy_is_an_error(gate, repository):
+    repository.write("large", "x" * 2**20)
+    full = limited_files(2**19)
+    failed = gate("-q", code=USAGE, **full).stderr
+    assert re.search(r"^attnbench: \S*/large: cannot be copied to \S*/head/large: \S.+$", failed, re.MULTILINE), failed
+    assert str(repository.folder / "large") in failed
 
 
 def test_a_folder_that_others_may_write_to_is_refused(driver, repository, temporary):
