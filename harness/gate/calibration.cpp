@@ -135,16 +135,15 @@ Recordings read_recordings(const std::string& path) {
 Calibration calibrate(Recordings recordings, const GatePlan& plan, int trials, uint64_t seed) {
   Calibration calibration{plan, trials, seed, std::move(recordings), {}, {}, {}, {}};
   const auto& cases = calibration.recordings.cases;
-  std::vector<std::vector<double>> recorded, equal, slowed;
+  std::vector<std::vector<double>> equal, slowed;
   for (const auto& c : cases) {
     check_recordings(std::min(c.log_ratios.size(), c.slowed_log_ratios.size()), cases.size(), plan);
-    recorded.push_back(c.log_ratios);
-    equal.push_back(slowed_log_ratios(c.log_ratios, 0));
+    equal.push_back(c.log_ratios);
     slowed.push_back(c.slowed_log_ratios);
   }
-  calibration.equal = resample_gate(equal, plan, trials, seed);
+  calibration.equal = resample_gate(equal, plan, trials, seed, Signs::either);
   calibration.slowed = resample_gate(slowed, plan, trials, seed + 1);
-  if (plan.is_quick) calibration.suite_curve = suite_curve(recorded, plan, kSlowdownsOfQuickGate, trials, seed + 2);
+  if (plan.is_quick) calibration.suite_curve = suite_curve(equal, plan, kSlowdownsOfQuickGate, trials, seed + 2);
   else
     for (const auto& c : cases) calibration.curves.push_back(power_curve(c.log_ratios, cases.size(), plan, trials, seed + 2));
   return calibration;

@@ -17,15 +17,37 @@ namespace {
 
 using Pairs = std::vector<std::vector<double>>;  // the log ratios of each case
 
+// The recorded pairs of a case, and what is made of one that is drawn: with Signs::either it gets a random sign, and then the
+// logarithm of the slowdown is added to it, which is exact for a slowdown that multiplies the time.
+struct Source {
+  const std::vector<double>* log_ratios;
+  Signs signs = Signs::recorded;
+  double slowdown = 0;
+};
+using Sources = std::vector<Source>;
+
+Sources sources_of(const Pairs& log_ratios, Signs signs) {
+  Sources sources;
+  for (const auto& of_case : log_ratios) sources.push_back({&of_case, signs});
+  return sources;
+}
+
 // The number of pairs at the last look at one of so many cases.
 size_t max_pairs(size_t cases, const GatePlan& plan) { return size_t(looks_of(cases, plan).back()); }
 
-// Draws `count` of the values without replacement.
-std::vector<double> draw(std::vector<double> from, size_t count, std::mt19937_64& random) {
-  for (size_t j = 0; j < count; ++j)
-    std::swap(from[j], from[j + std::uniform_int_distribution<size_t>(0, from.size() - 1 - j)(random)]);
-  from.resize(count);
-  return from;
+// Draws `count` of the pairs without replacement. Each sign is drawn by itself: if a pool of all pairs with both signs were drawn
+// from without replacement, both signs of one pair could be in a trial and cancel, so that the mean of a trial would vary too
+// little.
+std::vector<double> draw(const Source& source, size_t count, std::mt19937_64& random) {
+  auto pairs = *source.log_ratios;
+  const double shift = std::log1p(source.slowdown);
+  for (size_t j = 0; j < count; ++j) {
+    std::swap(pairs[j], pairs[j + std::uniform_int_distribution<size_t>(0, pairs.size() - 1 - j)(random)]);
+    if (source.signs == Signs::either && std::bernoulli_distribution()(random)) pairs[j] = -pairs[j];
+    pairs[j] += shift;
+  }
+  pairs.resize(count);
+  return pairs;
 }
 
 struct Trial {
@@ -68,11 +90,43 @@ Trial run_quick_gate(const Pairs& drawn, const GatePlan& plan, uint64_t seed) {
 }
 
 // Draws the pairs of each case, and runs the gate on them.
-Trial run_trial(const Pairs& recorded, const GatePlan& plan, std::mt19937_64& random) {
+Trial run_trial(const Sources& recorded, const GatePlan& plan, std::mt19937_64& random) {
   throw_if_interrupted();
   Pairs drawn;
   for (const auto& of_case : recorded) drawn.push_back(draw(of_case, max_pairs(recorded.size(), plan), random));
   return plan.is_quick ? run_quick_gate(drawn, plan, random()) : run_full_gate(drawn, plan);
+}
+
+ErrorRates rates_of(const Sources& sources, const GatePlan& plan, int trials, uint64_t seed) {
+  const auto cases = sources.size();
+  for (const auto& source : sources) check_recordings(source.log_ratios->size(), cases, plan);
+  std::mt19937_64 random(seed);
+  ErrorRates rates;
+  rates.trials = trials;
+  rates.regression.resize(cases);
+  rates.pass.resize(cases);
+  rates.inconclusive.resize(cases);
+  double pairs = 0;
+  for (int i = 0; i < trials; ++i) {
+    const auto trial = run_trial(sources, plan, random);
+    pairs += trial.pairs;
+    for (size_t k = 0; k < cases; ++k) {
+      const auto verdict = trial.verdicts[k];
+      rates.regression[k] += verdict == Verdict::regression ? 1 : 0;
+      rates.inconclusive[k] += verdict == Verdict::inconclusive ? 1 : 0;
+      rates.pass[k] += verdict == Verdict::pass || verdict == Verdict::improvement ? 1 : 0;
+    }
+    rates.any_regression += trial.any(Verdict::regression) ? 1 : 0;
+    rates.any_inconclusive += trial.any(Verdict::inconclusive) ? 1 : 0;
+  }
+  const auto share = [&](double& count) { count /= double(trials); };
+  share(rates.any_regression);
+  share(rates.any_inconclusive);
+  std::for_each(rates.regression.begin(), rates.regression.end(), share);
+  std::for_each(rates.pass.begin(), rates.pass.end(), share);
+  std::for_each(rates.inconclusive.begin(), rates.inconclusive.end(), share);
+  rates.mean_pairs = pairs / double(trials) / double(std::max<size_t>(1, cases));
+  return rates;
 }
 
 }  // namespace
@@ -109,43 +163,9 @@ void check_recordings(size_t recordings, size_t cases, const GatePlan& plan) {
                                  recordings, expected));
 }
 
-ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed) {
-  const auto cases = log_ratios.size();
-  for (const auto& recorded : log_ratios) check_recordings(recorded.size(), cases, plan);
-  std::mt19937_64 random(seed);
-  ErrorRates rates;
-  rates.trials = trials;
-  rates.regression.resize(cases);
-  rates.pass.resize(cases);
-  rates.inconclusive.resize(cases);
-  double pairs = 0;
-  for (int i = 0; i < trials; ++i) {
-    const auto trial = run_trial(log_ratios, plan, random);
-    pairs += trial.pairs;
-    for (size_t k = 0; k < cases; ++k) {
-      const auto verdict = trial.verdicts[k];
-      rates.regression[k] += verdict == Verdict::regression ? 1 : 0;
-      rates.inconclusive[k] += verdict == Verdict::inconclusive ? 1 : 0;
-      rates.pass[k] += verdict == Verdict::pass || verdict == Verdict::improvement ? 1 : 0;
-    }
-    rates.any_regression += trial.any(Verdict::regression) ? 1 : 0;
-    rates.any_inconclusive += trial.any(Verdict::inconclusive) ? 1 : 0;
-  }
-  const auto share = [&](double& count) { count /= double(trials); };
-  share(rates.any_regression);
-  share(rates.any_inconclusive);
-  std::for_each(rates.regression.begin(), rates.regression.end(), share);
-  std::for_each(rates.pass.begin(), rates.pass.end(), share);
-  std::for_each(rates.inconclusive.begin(), rates.inconclusive.end(), share);
-  rates.mean_pairs = pairs / double(trials) / double(std::max<size_t>(1, cases));
-  return rates;
-}
-
-std::vector<double> slowed_log_ratios(const std::vector<double>& equal_log_ratios, double slowdown) {
-  std::vector<double> slowed;
-  for (const auto log_ratio : equal_log_ratios)
-    for (const double sign : {1, -1}) slowed.push_back(sign * log_ratio + std::log1p(slowdown));
-  return slowed;
+ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed,
+                         Signs signs) {
+  return rates_of(sources_of(log_ratios, signs), plan, trials, seed);
 }
 
 PowerCurve power_curve(const std::vector<double>& equal_log_ratios, size_t cases, const GatePlan& plan, int trials,
@@ -155,7 +175,7 @@ PowerCurve power_curve(const std::vector<double>& equal_log_ratios, size_t cases
   plan_of_case.criteria.alpha /= double(cases);
   PowerCurve curve;
   for (int percent = 1; percent <= 15; ++percent) {
-    const auto rates = resample_gate({slowed_log_ratios(equal_log_ratios, percent / 100.0)}, plan_of_case, trials, seed);
+    const auto rates = rates_of({{&equal_log_ratios, Signs::either, percent / 100.0}}, plan_of_case, trials, seed);
     curve.slowdown_percent.push_back(percent);
     curve.regression.push_back(rates.regression[0]);
     curve.pass.push_back(rates.pass[0]);
@@ -167,18 +187,15 @@ PowerCurve power_curve(const std::vector<double>& equal_log_ratios, size_t cases
 SuiteCurve suite_curve(const std::vector<std::vector<double>>& equal_log_ratios, const GatePlan& plan,
                        const std::vector<double>& slowdown_percent, int trials, uint64_t seed) {
   const auto cases = equal_log_ratios.size();
-  Pairs equal;
-  for (const auto& recorded : equal_log_ratios) equal.push_back(slowed_log_ratios(recorded, 0));
-  for (const auto& recorded : equal) check_recordings(recorded.size(), cases, plan);
+  for (const auto& recorded : equal_log_ratios) check_recordings(recorded.size(), cases, plan);
   SuiteCurve curve;
   for (const auto percent : slowdown_percent) {
     std::mt19937_64 random(seed);
     double regression = 0, inconclusive = 0, pairs = 0;
     for (int i = 0; i < trials; ++i) {
-      auto recorded = equal;
-      const auto slower = size_t(i) % cases;
-      recorded[slower] = slowed_log_ratios(equal_log_ratios[slower], percent / 100);
-      const auto trial = run_trial(recorded, plan, random);
+      auto sources = sources_of(equal_log_ratios, Signs::either);
+      sources[size_t(i) % cases].slowdown = percent / 100;
+      const auto trial = run_trial(sources, plan, random);
       pairs += trial.pairs;
       if (trial.any(Verdict::regression)) ++regression;
       else if (trial.any(Verdict::inconclusive)) ++inconclusive;

@@ -20,14 +20,13 @@ struct ErrorRates {
 Interval share_interval(double share, int trials);
 // Throws UsageError if a case has fewer recorded pairs than the last look at one of so many cases needs.
 void check_recordings(size_t recordings, size_t cases, const GatePlan& plan);
+// The sign of a log ratio that is drawn. Of a pair of equal builds, either process could have been the base, so that each sign is
+// as likely as the other.
+enum class Signs { recorded, either };
 // Runs the gate, full or quick, `trials` times. Each time it draws the pairs of each case from the recorded log ratios of the
 // case, without replacement. Throws UsageError as check_recordings and the constructor of the gate do.
-ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed);
-
-// The log ratios that pairs would have if the candidate were slower by the share `slowdown`, made from recorded log ratios of
-// equal builds. Each is used with both signs, because either process of such a pair could have been the base, and is shifted by
-// log(1 + slowdown), which is exact for a slowdown that multiplies the time.
-std::vector<double> slowed_log_ratios(const std::vector<double>& equal_log_ratios, double slowdown);
+ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed,
+                         Signs signs = Signs::recorded);
 
 // The verdicts of a full gate on a case, for true slowdowns from 1 to 15 %.
 struct PowerCurve {
