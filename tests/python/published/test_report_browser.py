@@ -216,11 +216,15 @@ def test_a_table_that_goes_on_has_a_shadow_at_that_edge_and_a_scrollbar(chromium
         page.wait_for_function("document.querySelectorAll('.edges.more-right.more-below').length >= 1")
         page.wait_for_timeout(300)
         assert edges(page, "Records") == {"right", "below"}
+        hint = page.locator(".records caption").first
+        said = "e => getComputedStyle(e, '::after').content"
+        assert "more columns to the right →" in hint.evaluate(said)
         bar = table.evaluate("e => ['width', 'height'].map(n => getComputedStyle(e, '::-webkit-scrollbar')[n])")
         assert bar == ["11px", "11px"], "the scrollbars are there before anybody scrolls"
         table.evaluate("e => e.scrollTo(e.scrollWidth, e.scrollHeight)")
         page.wait_for_timeout(400)
         assert edges(page, "Records") == {"left"}
+        assert hint.evaluate(said) == "none"
 
 
 def top_of(page, selector):
