@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnplots.figures import style, ticks
+from attnplots.figures import quality, style, ticks
 from attnplots.figures.description import Group, Panel, Scale, Sheet, length_scale, needs_key
 from attnplots.figures.style import Style
 from attnplots.records import certainty, environment, ratios
@@ -107,6 +107,7 @@ def check(table: Table, request: Request) -> None:
 def describe(table: Table, request: Request) -> Sheet:
     """The panels. If there are several x, each facet is a row of panels, one for each x."""
     check(table, request)
+    table, left_out = _without_exact(table, request)
     facets = split(table, request)
     if len(facets) > MAX_PANELS:
         names = ", ".join(facet_columns(table, request))
@@ -138,10 +139,20 @@ def describe(table: Table, request: Request) -> Sheet:
         ]
         groups.append(Group(facet.title, panels))
     looks = _looks(table, request, facets, drawn)
-    texts = _notes(table, request, facets, absent, doubts, common)
+    texts = [*left_out, *_notes(table, request, facets, absent, doubts, common)]
     key = not request.marked and needs_key(curves for row in drawn for curves in row)
     stamp = environment.stamp(table.lines, table.environment)
     return Sheet(groups, looks, _setting(table), texts, stamp, key=key)
+
+
+def _without_exact(table: Table, request: Request) -> tuple[Table, list[str]]:
+    """The table without exact methods if errors are drawn, and a note on them: their rounding would take most of the scale. The same
+    table if no other method was scored."""
+    exact = quality.exact_methods(table.lines) if request.y == quality.ERROR_COLUMNS[0] else set()
+    others = table.where(lambda line: line["method"] not in exact)
+    if not exact or not any(line.get(request.y) for line in others.lines):
+        return table, []
+    return others, [f"Left out: exact methods, whose errors are rounding ({quality.names_text(exact)})."]
 
 
 def column_title(column: Column) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnplots.figures import style
+from attnplots.figures import quality, style
 from attnplots.figures.chart import column_title
 from attnplots.figures.style import Style
 from attnplots.records import ratios, schema
@@ -26,7 +26,8 @@ class Quantity:
 
     `form` says how numbers are written: time (ms), bytes, share, length or number. `low` and `high`
     are the columns of the interval. If `divided` names a column, such as `batch`, the values may be
-    divided by it. The ratio to another series makes sense if `has_ratio`.
+    divided by it. The ratio to another series makes sense if `has_ratio`. If values are above `floor`, those
+    below it are drawn at it.
     """
 
     column: str
@@ -36,6 +37,7 @@ class Quantity:
     high: str = ""
     divided: str = ""
     has_ratio: bool = False
+    floor: float = 0.0
 
 
 SWEEP_Y = (
@@ -44,7 +46,7 @@ SWEEP_Y = (
     Quantity("ratio_median", "Time / that of the baseline beside it", "number", "ratio_ci_low", "ratio_ci_high"),
     Quantity("_rate", "GFLOP/s", "number"),
     Quantity("quality_row_error_median", "Distance of a row from exact attention", "number",
-             "quality_row_error_p5", "quality_row_error_p95"),
+             "quality_row_error_p5", "quality_row_error_p95", floor=quality.ROUNDING),
     Quantity("state_bytes", "Decoding state", "bytes", divided="batch"),
     Quantity("peak_allocated_bytes", "Peak memory with the inputs", "bytes", divided="batch", has_ratio=True),
     Quantity("peak_rss_bytes", "Resident memory of the process", "bytes"),

@@ -57,7 +57,7 @@ def describe(records: Records) -> dict[str, Sheet]:
     forward = records.where(lambda r: r["protocol"] == "forward")
     if any(_is_scored(record) for record in forward):
         records = forward
-    exact = {m for m in {r["method"] for r in records} if _is_exact(m, records)}
+    exact = exact_methods(records)
     settings = _group_settings(records)
     drawn = {}
     for title, found in settings.items():
@@ -105,10 +105,17 @@ def _keys(record: Record) -> float | None:
     return keys
 
 
-def _is_exact(method: str, records: Sequence[Record]) -> bool:
-    """Whether all errors of a method are rounding."""
-    errors = [_error(r)[0] or 0.0 for r in records if r["method"] == method and _is_scored(r)]
-    return bool(errors) and max(errors) < ROUNDING
+def exact_methods(records: Iterable[Record]) -> set[str]:
+    """The methods whose errors are all rounding."""
+    largest: dict[str, float] = {}
+    for record in filter(_is_scored, records):
+        largest[record["method"]] = max(largest.get(record["method"], 0.0), _error(record)[0] or 0.0)
+    return {method for method, error in largest.items() if error < ROUNDING}
+
+
+def names_text(methods: Iterable[str]) -> str:
+    """The names of methods as figures show them, in the order of the alphabet."""
+    return ", ".join(data.method_text(method) for method in sorted(methods))
 
 
 def _against_time(records: Records, setting: str, exact: set[str], absent: list[str]) -> Sheet:
@@ -139,10 +146,8 @@ def _time(record: Record) -> float:
 
 
 def _exact_note(records: Records, exact: set[str]) -> list[str]:
-    names = [data.method_text(m) for m in sorted(exact) if any(r["method"] == m for r in records)]
-    if not names:
-        return []
-    return [f"Vertical lines: times of exact methods, whose errors are rounding ({', '.join(names)})."]
+    names = names_text(exact & {record["method"] for record in records})
+    return [f"Vertical lines: times of exact methods, whose errors are rounding ({names})."] if names else []
 
 
 def _against_keys(

@@ -262,6 +262,10 @@ class Chart {
       this.panels.replaceChildren(element("p", {}, "Nothing that is chosen has a value."));
       return;
     }
+    // The rounding of exact methods would take most of the scale of errors.
+    const {floor} = this.y;
+    this.isCut = this.state.logarithmic && all.some((p) => p.y < floor) && all.some((p) => p.y >= floor);
+    if (this.isCut) for (const point of all) for (const name of ["y", "low", "high"]) point[name] = Math.max(point[name], floor);
     const domain = {x: spanOf([...all, ...drawn.flatMap((g) => g.gaps)].map((p) => p.x), this.isLogX(all)),
                     y: spanOf(all.flatMap((p) => [p.y, p.low, p.high]), this.state.logarithmic, true)};
     const made = drawn.map((group) => {
@@ -300,7 +304,7 @@ class Chart {
     };
     const ratio = this.y.has_ratio && state.ratioTo;
     const yTitle = ratio ? `${this.y.title} / that of ${this.nameOf(ratio)}`
-      : this.y.title + (this.y.divided && state.divided ? " per sequence" : "");
+      : this.y.title + (this.y.divided && state.divided ? " per sequence" : "") + (this.isCut ? `, ≥ ${this.y.floor}` : "");
     const yForm = ratio ? "number" : this.y.form;
     const scale = (log, form, span) => ({type: log ? "log" : "linear", nice: false, domain: span,
       ...(log ? {base: form === "bytes" || form === "length" ? 2 : 10} : {zero: false})});

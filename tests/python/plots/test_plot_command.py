@@ -189,6 +189,18 @@ def test_cases_without_a_point_are_marked_above_the_panel_if_x_is_the_length(tmp
     assert "1 out of memory" in " ".join(texts(figure))
 
 
+def test_exact_methods_do_not_take_the_scale_of_errors(tmp_path):
+    errors = {"softmax": 2e-7, "sdpa": 3e-7, "linear": 0.5, "lsh-1": 2.0}
+    rows = [measured(method, n, quality_row_error_median=error) for method, error in errors.items() for n in (512, 1024)]
+    folder = write(tmp_path / "set", rows)
+    figure = drawn(folder, y="quality_row_error_median")
+    (axes,) = figure.axes
+    assert axes.get_ylim()[0] > 0.01 and len(lines_of(axes)) == 2
+    assert "Left out: exact methods, whose errors are rounding (sdpa, softmax)." in " ".join(texts(figure))
+    (axes,) = drawn(folder, ["method=sdpa"], y="quality_row_error_median").axes
+    assert axes.get_ylim()[1] < 1e-5, "where all methods are exact, their rounding is shown"
+
+
 def test_lengths_and_times_of_sweeps_have_logarithmic_axes_and_shares_linear_ones(tmp_path):
     rows = [measured(n=n, ms=n / 512, system_share=n / 1e4) for n in (512, 1024)]
     folder = write(tmp_path / "set", rows)

@@ -140,5 +140,5 @@ def test_the_script_draws_a_folder(tmp_path):
 
 def test_methods_whose_errors_are_rounding_are_exact():
     found = records.Records(cases())
-    assert [m for m in ("linear", "softmax", "linformer") if quality._is_exact(m, found)] == ["softmax"]
+    assert quality.exact_methods(found) == {"softmax"}
     assert np.isfinite(quality.ROUNDING)

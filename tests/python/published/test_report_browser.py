@@ -201,6 +201,21 @@ def test_each_of_two_runs_has_a_colour_everywhere(chromium, tmp_path):
         assert again != {one, other}
 
 
+def test_errors_of_exact_methods_are_drawn_at_the_edge(chromium, tmp_path):
+    found = [r | {"quality_row_error_median": 0.5 if r["method"] == "linear" else 2e-7} for r in rows() if r["outcome"] == "measured"]
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path, found=found))) as page:
+        choose(page, "Vertical axis", "Distance of a row from exact attention")
+        page.wait_for_function("document.querySelector('.panel').textContent.includes('Distance')")
+        assert titles(page)[1] == "Distance of a row from exact attention, ≥ 0.001"
+        labels = page.locator(".panel").first.locator(".role-axis-label text").all_text_contents()
+        assert "0.001" in labels and not any(label.startswith("0.0000") for label in labels)
+        page.wait_for_timeout(500)
+        marks(page).first.hover(force=True)
+        told = page.locator("#vg-tooltip-element.visible")
+        told.wait_for()
+        assert "2.00e-7" in told.inner_text(), "a point tells its own error"
+
+
 def edges(page, label):
     """The sides on which a table goes on, by the shadows at its edges."""
     place = page.get_by_role("region", name=label, exact=True).locator("xpath=..")
