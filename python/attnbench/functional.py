@@ -224,8 +224,10 @@ def _rotations(
     They are cached, because a layer asks for the same ones in every step. They must not become constants of a
     compiled graph, which would then have the same rotations for every seed.
     """
-    rotations, factors = torch.ops.attn.lsh_rotations(head_dim, rounds, buckets, seed)
-    return rotations.to(device), tuple(factors)
+    # A tensor of the inference mode could not be saved for the backward pass of a later call.
+    with torch.inference_mode(False):
+        rotations, factors = torch.ops.attn.lsh_rotations(head_dim, rounds, buckets, seed)
+        return rotations.to(device), tuple(factors)
 
 
 class SparseAttentionOutput(NamedTuple):

@@ -48,6 +48,10 @@ def require_plain_cpu(*tensors: Tensor | None) -> None:
         raise PassOn("a transformation of torch.func is active")
 
 
+# For packed sequences in a call that our operator cannot take.
+MIXES_SEQUENCES = "{name}: attnbench cannot take this call ({reason}), and what would run in its place does not keep packed sequences apart"
+
+
 def _refuse(arguments: dict[str, Any]) -> None:
     """Raises PassOn for an argument that may change the result and is neither None nor False."""
     for name, value in arguments.items():
@@ -70,6 +74,17 @@ def take_borders(batch: int, length: int, arguments: dict[str, Any]) -> Tensor |
     if any(not torch.equal(borders, found[0]) for borders in found):
         raise PassOn("arguments that describe different packed sequences")
     return found[0] if found else None
+
+
+def separates_sequences(arguments: dict[str, Any]) -> bool:
+    """Whether the arguments describe two packed sequences or more, on the CPU."""
+    given = {
+        name: value
+        for name in ("cu_seqlens", "cu_seq_lens_q", "seq_idx")
+        if isinstance(value := arguments.get(name), Tensor) and value.device.type == "cpu"
+    }
+    numbers = given.pop("seq_idx", None)
+    return any(len(borders) > 2 for borders in given.values()) or (numbers is not None and bool((numbers != numbers[..., :1]).any()))
 
 
 def _has_lengths(arguments: dict[str, Any]) -> bool:
@@ -245,8 +260,8 @@ def dispatching(
             None. An error of `theirs` on a CPU then gets a note that says why it was called.
         refusals: the errors besides PassOn that `ours` raises before it computes anything.
 
-    The function raises ValueError for a call with cu_seq_lens_q on a CPU that would be passed on to the
-    reference implementation of transformers, because that mixes packed sequences.
+    The function raises ValueError for a call with packed sequences on a CPU that would be passed on to the
+    reference implementation of transformers, because that mixes them.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -260,12 +275,8 @@ def dispatching(
             COUNTERS.count_served(name)
             return result
         COUNTERS.count_passed_on(name, reason)
-        borders = kwargs.get("cu_seq_lens_q")
-        if package is None and isinstance(borders, Tensor) and borders.device.type == "cpu" and len(borders) > 2:
-            raise ValueError(
-                f"{name}: attnbench cannot take this call ({reason}), and what would run in its place does not keep packed "
-                "sequences apart"
-            )
+        if package is None and separates_sequences(kwargs):
+            raise ValueError(MIXES_SEQUENCES.format(name=name, reason=reason))
         if package is None or any(isinstance(x, Tensor) and x.device.type != "cpu" for x in (*args, *kwargs.values())):
             return theirs(*args, **kwargs)
         try:

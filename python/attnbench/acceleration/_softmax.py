@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from attnbench.acceleration._counters import COUNTERS, PassOn
-from attnbench.acceleration._operators import NEUTRAL, require_plain_cpu, take_borders
+from attnbench.acceleration._operators import MIXES_SEQUENCES, NEUTRAL, require_plain_cpu, separates_sequences, take_borders
 from attnbench.acceleration._transformers import TESTED_VERSION, check_signature
 from attnbench.acceleration._undo import Undo
 from attnbench.functional import sparse_attention
@@ -92,6 +92,8 @@ def describe(mask: Tensor) -> list[Visible] | str:
         begins = ((begin == own) & real) | padding_changes
         if queries == keys:
             begins[0] = True
+        elif bool(begins.any()):
+            return "packed sequences beside keys from a cache"
         start = torch.where(begins, own, 0).cummax(0).values
         window = None
         if not torch.equal(begin[real], start[real]):
@@ -154,6 +156,8 @@ def attention_forward(
         COUNTERS.count_served(COUNTED_AS)
         return output, None
     COUNTERS.count_passed_on(COUNTED_AS, reason)
+    if attention_mask is None and separates_sequences(kwargs):
+        raise ValueError(MIXES_SEQUENCES.format(name=COUNTED_AS, reason=reason))
     wanted = {"dropout": dropout, "scaling": scaling}
     if s_aux is None and kwargs.get("softcap") is None and not kwargs.get("output_attentions"):
         from transformers.integrations.sdpa_attention import sdpa_attention_forward

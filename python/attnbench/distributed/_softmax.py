@@ -151,7 +151,7 @@ class _Ring(torch.autograd.Function):
                 grad[:, :, part.keys] += of_part
             if part.is_own and sinks is not None:
                 grad_sinks = found[3]
-        grad_k, grad_v = _Messages(ranks, grads).received()
+        grad_k, grad_v = grads if ranks.size == 1 else _Messages(ranks, grads).received()
         return grad_q.to(q.dtype), grad_k.to(k.dtype), grad_v.to(v.dtype), grad_sinks, None, None, None, None
 
 

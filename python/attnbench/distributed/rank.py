@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -233,10 +233,7 @@ def _agreement(request: Request) -> dict[str, float]:
     group = dist.group.WORLD if request.ranks > 1 else None
     mine = results({name: x[:, part] for name, x in tensors.items()}, gradient[:, part], group)
 
-    def error(found: list[Any]) -> float:
-        return max(float((x.double() - y).abs().max() / y.abs().max()) for x, y in zip(found, exact, strict=True))
-
-    found, of_one = error(mine), error(alone)
+    found, of_one = largest_error(mine, exact), largest_error(alone, exact)
     tolerance = max(2 * of_one, ROUNDINGS[request.dtype])
     if not found <= tolerance:
         raise Disagreement(
@@ -244,6 +241,17 @@ def _agreement(request: Request) -> dict[str, float]:
             f"largest entry, and one process {of_one:.2g}"
         )
     return {"error": found, "error_of_one_process": of_one, "tolerance": tolerance}
+
+
+def largest_error(found: Sequence[Any], exact: Sequence[Any]) -> float:
+    """The largest difference of tensors from the exact ones, each divided by the largest entry of its exact tensor. NaN if an entry
+    is NaN."""
+    import torch
+
+    pairs = zip(found, exact, strict=True)
+    # A tensor of zeros must be found exactly.
+    errors = [(x.double() - y).abs().max() / y.abs().max().double().clamp_min(torch.finfo(torch.float64).tiny) for x, y in pairs]
+    return float(torch.stack(errors).max())  # max() of Python would drop NaN
 
 
 def _memory(name: str) -> int:

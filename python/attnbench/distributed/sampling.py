@@ -4,7 +4,6 @@ After each sample all ranks know the time of the slowest rank, and decide only b
 """
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -91,8 +90,13 @@ def _timed(
 
 
 def reach_of_median(samples: Sequence[float]) -> float:
-    """Half the width of the median's 95 % interval, divided by the median. The interval goes from one order statistic to another,
-    chosen by the normal approximation of the binomial distribution; with fewer than eight samples it is their whole range."""
-    ordered, count = sorted(samples), len(samples)
-    rank = max(0, int(count / 2 - 0.98 * math.sqrt(count)))
-    return (ordered[count - 1 - rank] - ordered[rank]) / 2 / statistics.median(ordered)
+    """Half the width of the median's 95 % interval, divided by the median, as the C++ worker computes it (relative_noise in
+    harness/worker/timing/timing.cpp). The interval goes from one order statistic to another, chosen by the normal approximation of the
+    binomial distribution. Infinite for fewer than six samples."""
+    count = len(samples)
+    if count < 6:
+        return math.inf
+    ordered = sorted(samples)
+    half = 0.98 * math.sqrt(count)
+    low, high = max(0, math.floor(count / 2 - half)), min(count - 1, math.ceil(count / 2 + half))
+    return (ordered[high] - ordered[low]) / 2 / ordered[count // 2]

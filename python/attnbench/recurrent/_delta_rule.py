@@ -20,6 +20,8 @@ def _gated_delta_rule(
     use_sigmoid: bool,
     allow_neg_eigval: bool,
     gk: Tensor | None = None,
+    *,
+    layout: Layout,
     **options: Any,
 ) -> Result:
     """The gated delta rule, with gates computed as `chunk_gated_delta_rule` describes. `gk` [B,T,HV,K] is added
@@ -29,14 +31,15 @@ def _gated_delta_rule(
     if use_gate:
         if A_log is None or g is None:
             raise ValueError(f"{function}: use_gate_in_kernel=True needs g and A_log")
-        raw = widened(g) if dt_bias is None else widened(g) + widened(dt_bias)
-        g = -widened(A_log).exp() * softplus(raw)
+        heads = (-1,) if layout == "bthk" else (-1, 1)  # the axes of g from that of the heads on
+        raw = widened(g) if dt_bias is None else widened(g) + widened(dt_bias).view(heads)
+        g = -widened(A_log).exp().view(heads) * softplus(raw)
     if gk is not None:
         check_feature_gates(function, "gk", gk)
         g = widened(gk) if g is None else widened(g).unsqueeze(-1) + widened(gk)
     if use_sigmoid and beta is not None:
         beta = widened(beta).sigmoid() * (2 if allow_neg_eigval else 1)
-    return apply_rule(q, k, v, g=g, beta=beta, rule="delta", **options)
+    return apply_rule(q, k, v, g=g, beta=beta, rule="delta", layout=layout, **options)
 
 
 def chunk_gated_delta_rule(

@@ -2,6 +2,7 @@
 table, the bound and the prediction, and what happens when a rank fails."""
 
 import json
+import math
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import HANG_S, ROOT, wait_for
 
 PROGRAM = [sys.executable, "-m", "attnbench.distributed"]
@@ -244,6 +246,26 @@ def test_predictions_are_those_of_the_formulas():
     assert predicted("softmax", 4).seconds == pytest.approx(1 + 3 * 1)
     assert predicted("softmax", 4, bandwidth=12800 / 5).seconds == pytest.approx(3 * 5 + 1)
     assert predicted("softmax", 4, backward=True).seconds == pytest.approx(4 + 2 + 3 * 2)
+
+
+def test_sampling_stops_by_the_rule_of_other_measurements():
+    from attnbench.distributed.sampling import reach_of_median
+
+    assert [reach_of_median([1.0] * count) for count in (1, 5, 6)] == [math.inf, math.inf, 0]
+    # Of 20 samples, the interval of the median goes from the sixth to the sixteenth.
+    assert reach_of_median(range(20, 0, -1)) == (16 - 6) / 2 / 11
+
+
+def test_a_nan_is_no_agreement():
+    from attnbench.distributed.rank import largest_error
+
+    exact = [torch.tensor([4.0, 2.0]), torch.tensor([1.0]), torch.zeros(2)]
+    assert largest_error([x.clone() for x in exact], exact) == 0
+    assert largest_error([torch.tensor([4.0, 1.0]), *exact[1:]], exact) == 0.25
+    for place in range(3):
+        found = [x.clone() for x in exact]
+        found[place][-1] = math.nan
+        assert math.isnan(largest_error(found, exact))
 
 
 def test_a_prediction_says_where_it_stops_scaling():

@@ -391,9 +391,10 @@ def test_packed_sequences_that_nobody_keeps_apart_are_an_error(attnbench, config
     for module in model.modules():
         if hasattr(module, "activation"):
             module.activation = "gelu"
-    packing = {"position_ids": torch.cat([torch.arange(8), torch.arange(12)])[None], "cu_seq_lens_q": torch.tensor([0, 8, 20])}
-    with attnbench.accelerate(quiet=True), pytest.raises(ValueError, match="causal_conv1d_fn: attnbench cannot take this call"):
-        model(tokens(1, 20), use_cache=False, **packing)
+    positions = torch.cat([torch.arange(8), torch.arange(12)])[None]
+    for packing in ({"cu_seq_lens_q": torch.tensor([0, 8, 20])}, {"seq_idx": torch.tensor([[0] * 8 + [1] * 12])}):
+        with attnbench.accelerate(quiet=True), pytest.raises(ValueError, match="causal_conv1d_fn: attnbench cannot take this call"):
+            model(tokens(1, 20), use_cache=False, position_ids=positions, **packing)
 
 
 def test_borders_that_contradict_each_other_are_passed_on(attnbench, held):  # noqa: ARG001

@@ -171,11 +171,21 @@ def test_masks_of_inference_mode_are_served(active):
     assert active.accelerate.report().served["softmax attention"] == before + 1
 
 
+def test_packed_sequences_that_nobody_keeps_apart_are_an_error(active):  # noqa: ARG001
+    tensors = [torch.randn(1, heads, 12, DIM) for heads in (HEADS, GROUPS, GROUPS)]
+    borders = torch.tensor([0, 5, 12])
+    with pytest.raises(ValueError, match=r"attnbench cannot take this call \(dropout\), and what would run in its place does not keep"):
+        attend("attnbench", layer(), tensors, None, dropout=0.5, cu_seq_lens_q=borders)
+
+
 def test_masks_that_are_not_those_of_causal_attention_are_passed_on(active):
     from attnbench.acceleration import _softmax
 
     earlier = torch.ones(1, 1, 4, 4).tril(-1).bool()
     assert _softmax.describe(earlier) == "a mask in which a query does not see its own key, although others see it"
+    # Beside three keys of a cache, the second of two queries begins a new sequence.
+    packed = torch.tensor([[1, 1, 1, 1, 0], [0, 0, 0, 0, 1]]).bool().view(1, 1, 2, 5)
+    assert _softmax.describe(packed) == "packed sequences beside keys from a cache"
     # Cross-attention to an encoder whose last three keys are padding has the mask of causal attention with padding.
     padding = torch.tensor([1, 0, 0, 0]).bool().expand(1, 1, 4, 4).clone()
     padding.attnbench = (_softmax.describe(padding), padding._version)

@@ -161,3 +161,13 @@ def test_autocast_changes_nothing(profile, implementation):
 
     assert all(tensor.dtype == torch.float32 for tensor in run())
     expect_unchanged_by_autocast(run)
+
+
+def test_a_call_in_inference_mode_leaves_later_calls_able_to_train(build):  # noqa: ARG001
+    from attnbench import functional
+
+    qk, v = torch.randn(1, 2, 12, 6), torch.randn(1, 2, 12, 3)
+    with torch.inference_mode():
+        functional.lsh_attention(qk, v, seed=424242)
+    functional.lsh_attention(qk.requires_grad_(), v, seed=424242).sum().backward()
+    assert qk.grad.isfinite().all()

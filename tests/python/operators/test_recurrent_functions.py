@@ -17,17 +17,23 @@ def recurrent(build):  # noqa: ARG001
     return recurrent
 
 
+@pytest.mark.parametrize("layout", ["bthk", "bhtk"])
+@pytest.mark.parametrize("length", [4, 40])  # 4 is also the number of heads, so that a gate along the wrong axis raises no error
 @pytest.mark.parametrize("name", ["chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule"])
-def test_the_gated_delta_rule_computes_its_gates_inside(recurrent, name):
-    q, k, v, raw, logits, state = example((2, 2, 4, 40, 16, 8))
+def test_the_gated_delta_rule_computes_its_gates_inside(recurrent, name, length, layout):
+    q, k, v, raw, logits, state = example((2, 2, 4, length, 16, 8))
     A_log, dt_bias = (torch.randn(4, generator=torch.Generator().manual_seed(i)).requires_grad_() for i in range(2))
     given = [*time_first(q, k, v, raw, logits), state, A_log, dt_bias]
 
-    def mine(q, k, v, raw, logits, state, A_log, dt_bias):
-        return getattr(recurrent, name)(
+    def mine(*tensors):
+        q, k, v, raw, logits = tensors[:5] if layout == "bthk" else (x.transpose(1, 2) for x in tensors[:5])
+        state, A_log, dt_bias = tensors[5:]
+        output, final = getattr(recurrent, name)(
             q, k, v, g=raw, beta=logits, initial_state=state, output_final_state=True, use_qk_l2norm_in_kernel=True,
             use_beta_sigmoid_in_kernel=True, allow_neg_eigval=True, use_gate_in_kernel=True, A_log=A_log, dt_bias=dt_bias,
+            layout=layout,
         )  # fmt: skip
+        return output if layout == "bthk" else output.transpose(1, 2), final
 
     def definition(q, k, v, raw, logits, state, A_log, dt_bias):
         g = -A_log.exp() * torch.nn.functional.softplus(raw + dt_bias)
