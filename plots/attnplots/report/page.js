@@ -321,7 +321,8 @@ class Chart {
       for (const [channel, range] of Object.entries(ranges))
         if (layer.encoding[channel]) layer.encoding[channel].scale = {domain: names, range};
     }
-    const told = Object.keys(points[0] || {}).filter((name) => !["x", "y", "low", "high", "series", "part"].includes(name));
+    const told = [...new Set(points.flatMap(Object.keys))].filter((name) => !["x", "y", "low", "high", "series", "part"].includes(name));
+    for (const point of points) for (const name of told) point[name] ??= "–";
     const tooltip = (fields) => fields.map((field) => ({field, type: "nominal", title: field}));
     const marks = spec.layer[spec.layer.length - 1];
     marks.encoding.tooltip = tooltip(told);

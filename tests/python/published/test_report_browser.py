@@ -43,6 +43,12 @@ def test_a_point_tells_its_case(chromium, tmp_path):
         told.wait_for()
         text = told.inner_text()
         assert "Method" in text and "kernel/avx512" in text and "± 1 %" in text
+        # The first point is of sdpa, which is not compared with itself, and the fifth of linear.
+        factor = told.locator("tr", has_text="× as fast as sdpa").locator("td.value")
+        assert factor.inner_text() == "–"
+        marks(page).nth(4).hover(force=True)
+        told.filter(has_text="linear").wait_for()
+        assert factor.inner_text() == "0.512"
 
 
 def test_methods_are_switched_off_and_on_with_the_keyboard(chromium, tmp_path):
