@@ -11,6 +11,7 @@ import math
 import os
 import platform
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -165,16 +166,20 @@ class Records:
     """
 
     def __init__(self, path: Path) -> None:
-        """Reads the file. Raises ValueError that names the first line that is not a record."""
+        """Reads the file. A last line that was only partly written does not count, and the next record replaces it. Raises ValueError
+        that names the first other line that is not a record."""
         self.path = path
         self.lines: list[dict[str, Any]] = []
-        for number, text in enumerate(path.read_text("utf-8").splitlines() if path.exists() else (), 1):
-            try:
-                line = json.loads(text)
-                assert isinstance(line, dict) and line["schema"] == SCHEMA and all(name in line for name in KEY)
-            except (ValueError, AssertionError, KeyError) as error:
-                raise ValueError(f"{path}:{number}: expected a record of schema {SCHEMA} with {', '.join(KEY)}") from error
+        self._whole_bytes = 0  # of the lines that count
+        contents = path.read_bytes() if path.exists() else b""
+        for number, text in enumerate(contents.splitlines(keepends=True), 1):
+            line = _record_of(text)
+            if line is None and not text.endswith(b"\n"):
+                break
+            if line is None:
+                raise ValueError(f"{path}:{number}: expected a record of schema {SCHEMA} with {', '.join(KEY)}")
             self.lines.append(line)
+            self._whole_bytes += len(text)
 
     def has(self, wanted: dict[str, Any]) -> bool:
         """Whether a record without a failure has these values."""
@@ -183,10 +188,24 @@ class Records:
     def append(self, line: dict[str, Any]) -> bool:
         """Appends a record to the file, and returns whether it is a failure."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        with open(self.path, "ab") as file:
+            file.truncate(self._whole_bytes)
+            self._whole_bytes += file.write(json.dumps(line).encode() + b"\n")
         self.lines.append(line)
         return line["failure"] is not None
+
+
+def _record_of(text: bytes) -> dict[str, Any] | None:
+    """The record of a line of the file, or None if it is none."""
+    from attnbench.distributed.operators import OPERATORS
+
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(line, dict) or line.get("schema") != SCHEMA or not all(name in line for name in KEY):
+        return None
+    return line if line["operator"] in OPERATORS else None
 
 
 def _described(request: Request, found: dict[str, Any], *, oversubscribed: bool, joined: str | None) -> dict[str, Any]:
@@ -233,13 +252,7 @@ def _print_line(line: dict[str, Any]) -> None:
     if line["failure"]:
         print(f"{what}: {line['failure']['kind']}: {line['failure']['message']}", file=sys.stderr)
     else:
-        print(f"{what}: {_median(line['seconds']) * 1e3:.3f} ms", file=sys.stderr)
-
-
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+        print(f"{what}: {statistics.median(line['seconds']) * 1e3:.3f} ms", file=sys.stderr)
 
 
 def efficiency_of(line: dict[str, Any], lines: list[dict[str, Any]]) -> float | None:
@@ -251,7 +264,7 @@ def efficiency_of(line: dict[str, Any], lines: list[dict[str, Any]]) -> float | 
         same = all(other[name] == line[name] for name in (*KEY, "host") if name != "ranks")
         if same and other["ranks"] == 1 and other["failure"] is None:
             work = line["ranks"] if line["operator"] == "softmax" else 1
-            return work * _median(other["seconds"]) / _median(line["seconds"])
+            return work * statistics.median(other["seconds"]) / statistics.median(line["seconds"])
     return None
 
 
@@ -270,7 +283,7 @@ def _print_table(lines: list[dict[str, Any]]) -> None:
         limit = ""
         if operator.transition != "ring" and not operator.has_normalizer:
             limit = f"{bound.weak_scaling_bound(operator.transition, line['dim'], line['dim'], line['ranks'], backward=line['backward']):.2f}"
-        marked = f"{_median(line['seconds']) * 1e3:.3f}{' (oversubscribed)' if line['oversubscribed'] else ''}"
+        marked = f"{statistics.median(line['seconds']) * 1e3:.3f}{' (oversubscribed)' if line['oversubscribed'] else ''}"
         print(
             f"{start} {marked} | {'' if share is None else f'{share:.2f}'} | {limit} | {line['payload_bytes']} B | "
             f"{max(line['peak_extra_bytes']) / 2**20:.1f} MiB |"
@@ -319,6 +332,8 @@ def _simulate(chosen: argparse.Namespace) -> int:
     for name, value, least in (("latency-us", chosen.latency_us, 0), ("bandwidth", chosen.bandwidth, 1e-9)):
         if not (math.isfinite(value) and value >= least):
             raise ValueError(f"--{name} {value:g}, expected at least {least:g}")
+    if chosen.total < 2:
+        raise ValueError(f"--total {chosen.total}, expected at least 2")
     torch.set_num_threads(chosen.threads)
     sizes = Sizes(chosen.length, chosen.heads, chosen.dim, chosen.dtype, chosen.batch)
     operators = _chosen_operators(chosen.operators)

@@ -194,6 +194,19 @@ def test_a_file_that_has_no_records_is_refused(tmp_path, capsys):
     assert (tmp_path / "ranks.jsonl").read_text("utf-8") == '{"schema": 1}\n'
 
 
+def test_a_record_that_was_only_partly_written_is_replaced(tmp_path, capsys):
+    from attnbench.distributed import __main__
+
+    arguments = ["measure", *SMALL, "--operators=linear", "--out", str(tmp_path)]
+    assert __main__.main([*arguments, "--ranks=1"]) == 0
+    (first,) = records(tmp_path)
+    with open(tmp_path / "ranks.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"schema": 1, "operator": "lin')
+    assert __main__.main([*arguments, "--ranks=1,2"]) == 0, capsys.readouterr().err
+    found = records(tmp_path)
+    assert found[0] == first and [one["ranks"] for one in found] == [1, 2]
+
+
 def test_the_bound_is_printed_with_its_formula_and_quoted_in_the_document(capsys):
     from attnbench.distributed import __main__
     from attnbench.distributed.bound import weak_scaling_bound
