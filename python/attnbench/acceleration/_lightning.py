@@ -25,7 +25,7 @@ def source_digest(function: Any) -> str:
     """The SHA-256 of the source of a function, or "no source" where it has none."""
     try:
         return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()
-    except OSError:
+    except (OSError, TypeError):  # TypeError for an object that is no function of Python
         return "no source"
 
 
@@ -65,10 +65,8 @@ def _forward(
     del position_embeddings  # The replaced method does not use them either.
     require_plain_cpu(hidden_states, attention_mask, self.slope_rate, self.qkv_proj.weight)
     for name, value in kwargs.items():
-        if value is not None and value is not False and name not in NEUTRAL and name not in ("cu_seq_lens_q", "is_causal"):
+        if value is not None and value is not False and name not in NEUTRAL and name != "is_causal":
             raise PassOn(f"the argument {name}")
-    if kwargs.get("cu_seq_lens_q") is not None:
-        raise PassOn("the argument cu_seq_lens_q")
     batch, length, _ = hidden_states.shape
     state = None if past_key_values is None else past_key_values.get_linear_cache(self.layer_idx)
     if state is not None and not isinstance(state, Tensor):

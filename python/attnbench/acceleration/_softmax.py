@@ -19,6 +19,7 @@ from attnbench.acceleration._operators import MIXES_SEQUENCES, NEUTRAL, require_
 from attnbench.acceleration._transformers import TESTED_VERSION, check_signature
 from attnbench.acceleration._undo import Undo
 from attnbench.functional import sparse_attention
+from attnbench.recurrent._rule import wide_dtype
 
 NAME = "attnbench"
 COUNTED_AS = "softmax attention"
@@ -254,7 +255,7 @@ def _by_entries(
     groups: dict[Visible, list[int]] = {}
     for number, visible in enumerate(entries):
         groups.setdefault(visible, []).append(number)
-    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    wide = wide_dtype(q)
     sinks = None if sinks is None else sinks.to(wide)
 
     def attend(visible: Visible, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -116,9 +116,12 @@ class Kernels:
 
     def __init__(self, undo: Undo) -> None:
         """Replaces the functions of modules that are imported already, and of those that are imported until
-        `undo` runs. Raises SignatureError, and replaces nothing, if the installed version differs from the
-        tested one."""
+        `undo` runs. Raises SignatureError if the installed version differs from the tested one; `undo` must
+        run then, too."""
         self.replaced: dict[str, list[str]] = {}
+        # Held while functions are searched or replaced. The lock of accelerate() cannot be used for that, because a thread that holds
+        # it may be waiting for an import of another thread.
+        self._lock = threading.RLock()
         self._undo = undo
         self._hub = importlib.import_module("transformers.integrations.hub_kernels")
         decorator = getattr(self._hub, DECORATOR, None)
@@ -133,6 +136,15 @@ class Kernels:
                 f"attnbench.accelerate: the functions that {DECORATOR} makes hold {sorted(self._code.co_freevars)}, but "
                 f"{sorted(CELLS)} in transformers {TESTED_VERSION}, with which this version of attnbench was tested"
             )
+        # The decorator is replaced first, so that no module that another thread imports meanwhile is missed, and restored first.
+        restore_decorator = self._replace_in_later_imports(decorator)
+        try:
+            with self._lock:
+                self._replace_in_imported_modules()
+        finally:
+            self._undo.add(restore_decorator)
+
+    def _replace_in_imported_modules(self) -> None:
         found = [f for f in gc.get_referrers(self._code) if self._is_closure(f) and f not in _COPIES]
         # gc.get_referrers() does not see objects that existed before a call of gc.freeze(), which servers make before they fork.
         for module in list(sys.modules.values()):
@@ -142,7 +154,6 @@ class Kernels:
             self._check(function)
         for function in found:
             self._replace(function)
-        self._replace_in_later_imports(decorator)
 
     def _is_closure(self, x: object) -> bool:
         return type(x) is FunctionType and x.__code__ is self._code
@@ -161,7 +172,8 @@ class Kernels:
     def _replace(self, function: FunctionType) -> None:
         cells = self._cells(function)
         name = cells["func_name"].cell_contents
-        if name not in OPERATORS:
+        # The decorator may have replaced a function before the search found it.
+        if name not in OPERATORS or isinstance(cells["applicable_params"].cell_contents, _Everything):
             return
         before = {key: cell.cell_contents for key, cell in cells.items()}
         # A copy with cells of its own, which runs what would have run without accelerate().
@@ -204,14 +216,11 @@ class Kernels:
             ring = [y for y in ring if not (id(y) in seen or seen.add(id(y)))]  # type: ignore[func-returns-value]
         yield from found
 
-    def _replace_in_later_imports(self, decorator: FunctionType) -> None:
+    def _replace_in_later_imports(self, decorator: FunctionType) -> Callable[[], None]:
         """Replaces the decorator in the two modules from which modelling modules import it, so that functions which it decorates
-        later are replaced as well."""
+        later are replaced as well. Returns the function that restores it."""
 
-        is_active = True
-        # After restore() has set is_active, no import may replace anything. The lock of accelerate() cannot be used, because a
-        # thread that holds it may be waiting for the import.
-        lock = threading.Lock()
+        is_active = True  # After restore() has set it to False, no import may replace anything.
 
         def accelerating(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Any]:
             decorate = decorator(*args, **kwargs)
@@ -219,7 +228,7 @@ class Kernels:
             def decorated(reference: Callable[..., Any]) -> Any:
                 made = decorate(reference)
                 # A module may keep this decorator after restore().
-                with lock:
+                with self._lock:
                     for function in self._made(made) if is_active else ():
                         self._check(function)
                         self._replace(function)
@@ -236,11 +245,11 @@ class Kernels:
 
         def restore() -> None:
             nonlocal is_active
-            with lock:
+            with self._lock:
                 is_active = False
             # Modules that were imported meanwhile hold our decorator, too.
             for module in list(sys.modules.values()):
                 if getattr(module, "__dict__", {}).get(DECORATOR) is accelerating:
                     setattr(module, DECORATOR, decorator)
 
-        self._undo.add(restore)
+        return restore

@@ -170,16 +170,18 @@ class Records:
         that names the first other line that is not a record."""
         self.path = path
         self.lines: list[dict[str, Any]] = []
-        self._whole_bytes = 0  # of the lines that count
+        self._partial_from: int | None = None  # the byte at which a partly written line begins
+        self._line_break = b""  # what the last line lacks
         contents = path.read_bytes() if path.exists() else b""
         for number, text in enumerate(contents.splitlines(keepends=True), 1):
             line = _record_of(text)
             if line is None and not text.endswith(b"\n"):
+                self._partial_from = len(contents) - len(text)
                 break
             if line is None:
                 raise ValueError(f"{path}:{number}: expected a record of schema {SCHEMA} with {', '.join(KEY)}")
             self.lines.append(line)
-            self._whole_bytes += len(text)
+            self._line_break = b"" if text.endswith(b"\n") else b"\n"
 
     def has(self, wanted: dict[str, Any]) -> bool:
         """Whether a record without a failure has these values."""
@@ -189,8 +191,10 @@ class Records:
         """Appends a record to the file, and returns whether it is a failure."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "ab") as file:
-            file.truncate(self._whole_bytes)
-            self._whole_bytes += file.write(json.dumps(line).encode() + b"\n")
+            if self._partial_from is not None:
+                file.truncate(self._partial_from)
+            file.write(self._line_break + json.dumps(line).encode() + b"\n")
+        self._partial_from, self._line_break = None, b""
         self.lines.append(line)
         return line["failure"] is not None
 

@@ -87,7 +87,7 @@ class Ranks:
 
     def sum_up(self, what: str, x: Tensor) -> Tensor:
         """The sum of x over the ranks."""
-        x = x.contiguous().clone()
+        x = x.clone(memory_format=torch.contiguous_format)  # all_reduce changes its argument
         count(x)
         with self.exchanging(what):
             dist.all_reduce(x, group=self.group)

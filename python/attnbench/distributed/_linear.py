@@ -14,6 +14,7 @@ from torch import Tensor
 
 from attnbench.distributed._exchange import Ranks, check_header, number_of
 from attnbench.distributed._recurrent import recurrent_attention
+from attnbench.recurrent._rule import wide_dtype
 
 # The feature maps that apply a function to each entry, by name.
 _MAPS = {
@@ -42,13 +43,13 @@ def linear_attention(
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, feature_map: str, eps: float, implementation: str, group: dist.ProcessGroup
 ) -> Tensor:
-    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    wide = wide_dtype(q)
     queries, keys = (_MAPS[feature_map](x.to(wide)) for x in (q, k))
     ranks = Ranks("linear_attention", group)
     records = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
     check_header(
         ranks, q.device, length=k.shape[2], batch=k.shape[0], heads=k.shape[1], dim_of_k=k.shape[3], dim_of_v=v.shape[3],
-        dtype=number_of(str(q.dtype)), causal_mask=int(causal), feature_map=number_of(feature_map),
+        dtype=number_of(str(q.dtype)), causal_mask=int(causal), feature_map=number_of(feature_map), eps=number_of(f"{eps}"),
         recording_of_gradients=int(records),
     )  # fmt: skip
     means = ranks.all_gather("means of values", v.detach().to(wide).mean(2, keepdim=True))

@@ -25,6 +25,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from attnbench.distributed._exchange import HEADER_BYTES, Ranks, check_header, number_of, packed, unpacked
+from attnbench.recurrent._rule import wide_dtype, widened
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ def recurrent_attention(
         ranks, q.device, length=length, rule=number_of(rule), batch=q.shape[0], heads_of_q=q.shape[1], heads_of_v=v.shape[1],
         dim_of_q=q.shape[3], dim_of_v=v.shape[3], dtype=number_of(str(q.dtype)), axes_of_the_gates=0 if g is None else g.dim(),
         scale=number_of(f"{scale}"), normalisation=int(normalize), cu_seqlens=number_of(str(borders)),
+        presence_of_beta_or_an_initial_state=number_of(f"{beta is None}, {initial_state is None}"),
         wish_for_final_states=int(wants_final), recording_of_gradients=int(records),
     )  # fmt: skip
     if borders is not None and (borders[0] != 0 or borders[-1] != ranks.size * length or borders != sorted(borders)):
@@ -181,7 +183,7 @@ def recurrent_attention(
         q.shape[0] if borders is None else len(borders) - 1, borders is not None, records, wants_final,
     )  # fmt: skip
     if initial_state is None:
-        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+        wide = wide_dtype(q)
         initial_state = torch.zeros(call.sequences, v.shape[1], q.shape[3], v.shape[3], dtype=wide, device=q.device)
     output, final = _Split.apply(q, k, v, g, beta, initial_state, call)
     return output, final if wants_final else None
@@ -300,9 +302,9 @@ def end_of_slice(
     """The state after positions of one sequence if the state before them is zero, [B,W,K,V], and their transition, in a form that
     `apply` takes."""
     dim, columns = k.shape[3], v.shape[3]
-    wide = torch.float64 if k.dtype == torch.float64 else torch.float32
+    wide = wide_dtype(k)
     if options.rule == "add" and (g is None or g.dim() == 3):
-        return _sum_of_products(k, v, None if g is None else _sums_of_decays(g, behind=True)), _decay(k, g)
+        return _sum_of_products(_as_used(options, k), v, None if g is None else _sums_of_decays(g, behind=True)), _decay(k, g)
     if options.rule == "add":  # With a decay for each feature the operator is faster than a product of decayed keys and values.
         return _end_state(options, k, v, g, None, None), _decay(k, g)
     # One state computes both: its first V columns are the end state, and the other K columns the transition.
@@ -343,13 +345,22 @@ def gradient_of_begin(
     gradients of the outputs.
     """
     if options.rule == "add":
-        return _sum_of_products(q, grad_output, None if g is None else _sums_of_decays(g, behind=False)) * options.scale, _decay(k, g)
+        decays = None if g is None else _sums_of_decays(g, behind=False)
+        return _sum_of_products(_as_used(options, q), grad_output, decays) * options.scale, _decay(k, g)
     dim = k.shape[3]
-    wide = torch.float64 if k.dtype == torch.float64 else torch.float32
+    wide = wide_dtype(k)
     start = torch.eye(dim, dtype=wide, device=k.device).expand(*grad_output.shape[:2], -1, -1).contiguous()
     zeros = grad_output.new_zeros(*grad_output.shape[:3], dim)
     reads, transition, _ = torch.ops.attn._recurrent_attention(q, k, zeros, g, beta, start, None, *astuple(options), False)
     return _sum_of_products(reads, grad_output, None), transition
+
+
+def _as_used(options: Options, x: Tensor) -> Tensor:
+    """q or k as the recurrence uses it: with options.normalize divided by √(Σ x² + 1e-6), as the kernels do."""
+    if not options.normalize:
+        return x
+    wide = widened(x)
+    return wide * (wide.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
 
 
 def _transposed(transition: Tensor | None) -> Tensor | None:
@@ -368,7 +379,7 @@ def _sums_of_decays(g: Tensor, *, behind: bool) -> Tensor:
 
 def _sum_of_products(a: Tensor, b: Tensor, decays: Tensor | None) -> Tensor:
     """Σ_t e^decay_t a_t b_tᵀ, [B,W,K,V], of a [B,H,T,K] and b [B,W,T,V]. The decays are logarithms, [B,W,T] or [B,W,T,K]."""
-    wide = torch.float64 if a.dtype == torch.float64 else torch.float32
+    wide = wide_dtype(a)
     batch, heads, length, dim = a.shape
     groups = b.shape[1] // heads
     a = a.to(wide).unsqueeze(2)
@@ -386,7 +397,7 @@ def _sum_of_products(a: Tensor, b: Tensor, decays: Tensor | None) -> Tensor:
 
 def _decay(k: Tensor, g: Tensor | None) -> Tensor | None:
     """The transition of all positions with the rule "add": None for 1, [B,W], or [B,W,K] with a decay for each feature."""
-    wide = torch.float64 if k.dtype == torch.float64 else torch.float32
+    wide = wide_dtype(k)
     return None if g is None else g.sum(2, dtype=torch.float64).exp().to(wide)
 
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from attnbench.distributed._exchange import HEADER_BYTES, Ranks, check_header, count, number_of
+from attnbench.recurrent._rule import wide_dtype
 
 
 def zigzag(length: int, rank: int, ranks: int) -> Tensor:
@@ -41,7 +42,7 @@ def ring_payload_bytes(
     backward: bool = False,
 ) -> int:
     """The bytes that each rank sends in one call: those of a header, of keys and values in ranks − 1 steps of each pass, and of
-    their gradients in as many steps of the backward pass as there are ranks.
+    their gradients in as many steps of the backward pass as there are ranks. A single rank sends only the header.
 
     Args:
         batch: the batch size.
@@ -55,7 +56,8 @@ def ring_payload_bytes(
     """
     numbers = batch * key_heads * length * (dim + value_dim)
     steps = (ranks - 1) * item_bytes * numbers
-    return HEADER_BYTES + (2 * steps + ranks * gradient_item_bytes * numbers if backward else steps)
+    of_gradients = ranks * gradient_item_bytes * numbers if ranks > 1 else 0
+    return HEADER_BYTES + (2 * steps + of_gradients if backward else steps)
 
 
 @torch.compiler.disable
@@ -109,7 +111,7 @@ class _Ring(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, causal: bool, scale: float | None, implementation: str,
         ranks: Ranks,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+        wide = wide_dtype(q)
         output = log_sum_exp = torch.empty(0)
         for part, (keys, values) in _parts(ranks, causal, [k, v]):
             found, found_sum = torch.ops.attn.sparse_attention(
@@ -130,7 +132,7 @@ class _Ring(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor, grad_log_sum_exp: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, sinks, output, log_sum_exp = ctx.saved_tensors
         causal, scale, implementation, ranks = ctx.options
-        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+        wide = wide_dtype(q)
         grad_q = torch.zeros_like(q, dtype=wide)
         grad_sinks = None
         # The gradients of keys and values follow these around the ring, one step behind, until they are back on their rank.

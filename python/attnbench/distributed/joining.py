@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attnbench.distributed.rank import Disagreement, Request, measure
+from attnbench.distributed.rank import ENVIRONMENT, Disagreement, Request, measure
 
 _VARIABLES = {
     "torchrun": ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
@@ -24,7 +24,7 @@ class Joined:
 
     Attributes:
         rank, size: the number of this rank, and the number of ranks.
-        init: how the ranks find each other, an init_method of torch.distributed with {} for the number of the measurement.
+        init: how the ranks find each other, an init_method of torch.distributed without the number of the measurement at its end.
         measured: the number of measurements so far.
     """
 
@@ -36,7 +36,7 @@ class Joined:
     def measure(self, request: Request) -> dict[str, Any]:
         """Measures `request`, whose rank, ranks and init are set here. Returns what `rank.measure` returns, or {"failure": …} as
         `launch.run` does."""
-        own = replace(request, rank=self.rank, ranks=self.size, init=self.init.format(self.measured))
+        own = replace(request, rank=self.rank, ranks=self.size, init=f"{self.init}{self.measured}")
         self.measured += 1
         try:
             return measure(own)
@@ -52,14 +52,21 @@ class Joined:
 def ranks_of(launcher: str, out: Path, environment: Mapping[str, str] = os.environ) -> Joined:
     """This process as one of the ranks that `launcher` has started: "torchrun", or "slurm" for srun. The ranks of srun find each
     other by a file in the folder `out`, which must be the same folder for all. Raises ValueError if a variable of the launcher is
-    missing from the environment."""
+    missing from the environment, or is no number where one is expected."""
     missing = [name for name in _VARIABLES[launcher] if name not in environment]
     if missing:
         program = "srun" if launcher == "slurm" else launcher
         raise ValueError(f"--join {launcher}: {', '.join(missing)} is not set, which {program} sets for the processes that it starts")
-    rank, size, *_ = _VARIABLES[launcher]
+
+    def number(name: str) -> int:
+        try:
+            return int(environment[name])
+        except ValueError:
+            raise ValueError(f"--join {launcher}: {name} is {environment[name]!r}, expected a number") from None
+
+    rank, size = map(number, _VARIABLES[launcher][:2])
     if launcher == "torchrun":
-        return Joined(int(environment[rank]), int(environment[size]), "env://{}")
+        return Joined(rank, size, ENVIRONMENT)
     step = "-".join(environment.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
     out.mkdir(parents=True, exist_ok=True)
-    return Joined(int(environment[rank]), int(environment[size]), f"file://{out.resolve()}/.ranks-{step}-{{}}")
+    return Joined(rank, size, f"file://{out.resolve()}/.ranks-{step}-")

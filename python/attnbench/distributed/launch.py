@@ -66,12 +66,17 @@ def run(request: Request, cores: Sequence[list[int]] | None, program: Sequence[s
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Within the `with` block SIGTERM raises SystemExit, so that ranks are ended and folders removed. Does nothing outside the main
-    thread, since only the main thread may set signal handlers."""
+    """Within the `with` block the first SIGTERM raises SystemExit, so that ranks are ended and folders removed; further ones, which
+    would interrupt that, are ignored. Does nothing outside the main thread, since only the main thread may set signal handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
@@ -125,7 +130,9 @@ def _failure(started: Sequence["subprocess.Popen[bytes]"], failed: Sequence[int]
     killed = [rank for rank, code in codes.items() if code < 0]
     rank = (disagreed or killed or list(failed))[0]
     code = codes[rank]
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    # Most real-time signals have no name.
+    name = next((one.name for one in signal.Signals if one == -code), f"signal {-code}")
+    how = name if code < 0 else f"exit code {code}"
     message = f"rank {rank} of {len(started)} ended with {how}{_last_words(folder, rank)}"
     return {"kind": "disagreed" if code == DISAGREED else "crashed", "rank": rank, "message": message}
 

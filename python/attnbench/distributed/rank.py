@@ -244,13 +244,15 @@ def _agreement(request: Request) -> dict[str, float]:
 
 
 def largest_error(found: Sequence[Any], exact: Sequence[Any]) -> float:
-    """The largest difference of tensors from the exact ones, each divided by the largest entry of its exact tensor. NaN if an entry
-    is NaN."""
+    """The largest difference of tensors from the exact ones, each divided by the largest entry of its exact tensor unless that is 0.
+    NaN if an entry is NaN."""
     import torch
 
-    pairs = zip(found, exact, strict=True)
-    # A tensor of zeros must be found exactly.
-    errors = [(x.double() - y).abs().max() / y.abs().max().double().clamp_min(torch.finfo(torch.float64).tiny) for x, y in pairs]
+    def error(x: Any, y: Any) -> Any:
+        largest = y.double().abs().max()
+        return (x.double() - y).abs().max() / torch.where(largest == 0, 1, largest)
+
+    errors = [error(x, y) for x, y in zip(found, exact, strict=True)]
     return float(torch.stack(errors).max())  # max() of Python would drop NaN
 
 

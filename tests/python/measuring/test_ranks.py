@@ -185,6 +185,44 @@ def test_wrong_arguments_are_refused(tmp_path, capsys, monkeypatch, arguments, m
     assert message in capsys.readouterr().err
 
 
+def test_a_variable_of_the_launcher_that_is_no_number_is_named(tmp_path):
+    from attnbench.distributed import joining
+
+    environment = {"RANK": "first", "WORLD_SIZE": "2", "MASTER_ADDR": "", "MASTER_PORT": ""}
+    with pytest.raises(ValueError, match="--join torchrun: RANK is 'first', expected a number"):
+        joining.ranks_of("torchrun", tmp_path, environment)
+
+
+def test_ranks_of_slurm_meet_in_a_folder_with_braces(tmp_path, monkeypatch):
+    from attnbench.distributed import joining
+
+    environment = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+    joined = joining.ranks_of("slurm", tmp_path / "{case}", environment)
+    monkeypatch.setattr(joining, "measure", lambda own: {"init": own.init, "rank": own.rank})
+    found = [joined.measure(request()) for _ in range(2)]
+    assert found == [{"init": f"file://{tmp_path}/{{case}}/.ranks-7-0-0-{number}", "rank": 1} for number in range(2)]
+
+
+def test_a_rank_that_a_real_time_signal_ended_is_named():
+    from attnbench.distributed import launch
+
+    program = ["sh", "-c", f"kill -{signal.SIGRTMIN + 3} $$"]
+    assert launch.run(request(ranks=1), None, program)["failure"]["message"] == f"rank 0 of 1 ended with signal {signal.SIGRTMIN + 3}; it said nothing"
+
+
+def test_a_second_sigterm_does_not_interrupt_the_ending_of_ranks():
+    from attnbench.distributed import launch
+
+    steps = []
+    with pytest.raises(SystemExit) as ended, launch._ended_by_sigterm():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            steps.append("ended")
+    assert steps == ["ended"] and ended.value.code == 128 + signal.SIGTERM
+
+
 def test_a_file_that_has_no_records_is_refused(tmp_path, capsys):
     from attnbench.distributed import __main__
 
@@ -205,6 +243,19 @@ def test_a_record_that_was_only_partly_written_is_replaced(tmp_path, capsys):
     assert __main__.main([*arguments, "--ranks=1,2"]) == 0, capsys.readouterr().err
     found = records(tmp_path)
     assert found[0] == first and [one["ranks"] for one in found] == [1, 2]
+
+
+def test_records_that_others_wrote_are_kept(tmp_path):
+    from attnbench.distributed import __main__
+
+    line = dict.fromkeys(__main__.KEY) | {"schema": __main__.SCHEMA, "operator": "linear", "failure": None}
+    path = tmp_path / "ranks.jsonl"
+    path.write_text(json.dumps(line | {"ranks": 1}), "utf-8")  # An editor may have removed the last line break.
+    mine = __main__.Records(path)
+    mine.append(line | {"ranks": 2})
+    __main__.Records(path).append(line | {"ranks": 4})  # another process
+    mine.append(line | {"ranks": 8})
+    assert [one["ranks"] for one in records(tmp_path)] == [1, 2, 4, 8]
 
 
 def test_the_bound_is_printed_with_its_formula_and_quoted_in_the_document(capsys):
@@ -279,6 +330,8 @@ def test_a_nan_is_no_agreement():
         found = [x.clone() for x in exact]
         found[place][-1] = math.nan
         assert math.isnan(largest_error(found, exact))
+    # A tensor of zeros has no largest entry, so its error is not divided.
+    assert largest_error([*exact[:2], torch.tensor([0, 0.5])], exact) == 0.5
 
 
 def test_a_prediction_says_where_it_stops_scaling():

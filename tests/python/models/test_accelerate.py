@@ -1,6 +1,7 @@
 """Tests of attnbench.accelerate() with the classes of transformers: models compute the same, calls are
 served or passed on, and afterwards everything is as before."""
 
+import functools
 import gc
 import subprocess
 import sys
@@ -346,6 +347,43 @@ print("fine")
 # ---------------------------------------------------------------- what is passed on, and refused
 
 
+@pytest.mark.parametrize("moment", ["before the search", "after the search"])
+def test_modules_that_are_imported_meanwhile_are_served(attnbench, held, monkeypatch, moment):
+    """As by an import of another thread, while accelerate() searches for the functions of imported modules."""
+    from attnbench.acceleration._transformers import Kernels
+    from transformers.integrations import hub_kernels
+
+    reference = cells(held)["torch_function"].cell_contents
+    made, searched, checked = [], gc.get_referrers, Kernels._check
+
+    def import_once():
+        if not made:
+            made.append(None)
+            made[0] = hub_kernels.use_kernel_func_from_hub_with_fallback("chunk_gated_delta_rule", "fla")(reference)
+
+    def search(*objects):
+        import_once()
+        return searched(*objects)
+
+    def check(kernels, function):
+        import_once()
+        checked(kernels, function)
+
+    place = (gc, "get_referrers", search) if moment == "before the search" else (Kernels, "_check", check)
+    with monkeypatch.context() as patched:
+        patched.setattr(*place)
+        request = attnbench.accelerate(quiet=True)
+    with request:
+        assert serves(attnbench, made[0])
+        made[0](*example(), unknown=None, other=3)
+        assert sum(attnbench.accelerate.report().passed_on["chunk_gated_delta_rule"].values()) == 1
+    assert not serves(attnbench, made[0]) and not serves(attnbench, held)
+
+
+def cells(function):
+    return dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
+
+
 def test_other_arguments_are_passed_on_and_counted(attnbench, held):
     arguments = example()
     with attnbench.accelerate(quiet=True):
@@ -397,6 +435,14 @@ def test_packed_sequences_that_nobody_keeps_apart_are_an_error(attnbench, config
             model(tokens(1, 20), use_cache=False, position_ids=positions, **packing)
 
 
+def test_packed_sequences_of_minimax_are_an_error(attnbench, configurations):
+    model = configurations["minimax"].build()
+    packing = {"position_ids": torch.cat([torch.arange(8), torch.arange(12)])[None], "cu_seq_lens_q": torch.tensor([0, 8, 20])}
+    reason = r"lightning attention of MiniMax: attnbench cannot take this call \(the argument cu_seq_lens_q\)"
+    with attnbench.accelerate(quiet=True), pytest.raises(ValueError, match=reason):
+        model(tokens(1, 20), use_cache=False, **packing)
+
+
 def test_borders_that_contradict_each_other_are_passed_on(attnbench, held):  # noqa: ARG001
     from attnbench.acceleration._counters import PassOn
     from attnbench.acceleration._operators import take_borders
@@ -435,6 +481,17 @@ def test_other_signatures_are_refused_by_name(attnbench, held):
             decorate(another_rule)
     # Whoever has kept the decorator longer gets what transformers makes.
     assert decorate(another_rule)(*example())[5] == 32
+
+
+def test_a_method_without_source_is_refused(attnbench, held, monkeypatch):
+    from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
+
+    before = places()
+    with monkeypatch.context() as patched:
+        patched.setattr(MiniMaxLightningAttention, "forward", functools.partial(MiniMaxLightningAttention.forward))
+        with pytest.raises(attnbench.acceleration.SignatureError, match="found  SHA-256 no source"):
+            attnbench.accelerate(quiet=True)
+    assert places() == before and not serves(attnbench, held)
 
 
 def test_compiled_models_compute_the_same(attnbench, configurations):

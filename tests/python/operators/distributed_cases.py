@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from attnbench import functional, recurrent
 from attnbench.distributed import _exchange, count_traffic, zigzag
+from attnbench.recurrent import _rule
 
 BATCH, HEADS, VALUE_HEADS, DIM, VALUE_DIM = 2, 2, 4, 16, 24
 
@@ -83,6 +84,8 @@ def cases(ranks):
             {"use_gate_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "allow_neg_eigval": True, **final},
         ),
     }  # fmt: skip
+    for name, gate in (("simple gla", e.g), ("gla", e.features)):
+        found[f"{name} of normalised q and k"] = (added, {"q": e.q, "k": 5 * e.k, "v": e.v, "g": gate}, start, {"normalize": True, **final})
     positive = {"q": e.q.abs(), "k": e.k.abs(), "v": e.v[:, :, :HEADS]}
     pair = {"kv": e.state[:, :HEADS], "z": e.normal(BATCH, 1, HEADS, DIM).abs()}
     found["linear with normaliser"] = (normalised, positive, pair, {})
@@ -156,6 +159,12 @@ def head_first(function):
 
     called.is_zigzag = function is functional.sparse_attention
     return called
+
+
+def added(**arguments):
+    """The recurrence without the delta rule, with options that no public function of it has."""
+    usual = {"scale": None, "cu_seqlens": None, "layout": "bthk", "implementation": "auto", "cp_group": None}
+    return _rule.apply_rule(rule="add", **usual | arguments)
 
 
 def normalised(*, kv, z, **others):
@@ -263,6 +272,9 @@ def refused_calls(rank, group):
         "another head": lambda: chunk(q, k, v[:, :, : 4 - 2 * rank], g[:, :, : 4 - 2 * rank], beta[:, :, : 4 - 2 * rank], **here),
         "another function": lambda: (chunk if rank else recurrent.chunk_kda)(q, k, v, g if rank else e.features, beta, **here),
         "another scale": lambda: chunk(q, k, v, g, beta, 0.1 + rank, **here),
+        "beta on one rank": lambda: recurrent.fused_recurrent_delta_rule(q, k, v, beta if rank else None, **here),
+        "a state on one rank": lambda: recurrent.chunk_simple_gla(q, k, v, g, initial_state=e.state if rank else None, **here),
+        "another eps": lambda: functional.linear_attention(*heads, eps=1e-6 * (1 + rank), **here),
         "other borders": lambda: chunk(**packed, cu_seqlens=torch.tensor([0, 30 + rank, 80]), **here),
         "borders of a slice": lambda: chunk(**packed, cu_seqlens=torch.tensor([0, 30, 40]), **here),
         "gradients on one rank": lambda: chunk(q, k, v.clone().requires_grad_(rank == 0), g, beta, **here),

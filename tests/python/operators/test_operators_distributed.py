@@ -113,6 +113,25 @@ def test_the_payload_of_a_ring_is_that_of_the_formula(lines, causal):
         )  # fmt: skip
 
 
+def test_a_ring_of_one_rank_sends_only_its_header(tmp_path):
+    from attnbench.distributed import count_traffic, ring_payload_bytes
+    from attnbench.functional import sparse_attention
+
+    q, k, v = (torch.randn(1, 2, 8, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        with count_traffic() as traffic:
+            mine = sparse_attention(q, k, v, causal=True, cp_group=torch.distributed.group.WORLD)
+            found = torch.autograd.grad(mine.square().sum(), (q, k, v))
+    finally:
+        torch.distributed.destroy_process_group()
+    alone = sparse_attention(q, k, v, causal=True)
+    for x, y in zip((mine, *found), (alone, *torch.autograd.grad(alone.square().sum(), (q, k, v))), strict=True):
+        torch.testing.assert_close(x, y)
+    sizes = {"batch": 1, "key_heads": 2, "length": 8, "dim": 4, "value_dim": 4, "item_bytes": 8, "gradient_item_bytes": 8}
+    assert traffic.payload_bytes == ring_payload_bytes(**sizes, ranks=1, backward=True) == 128
+
+
 # By refused call: what every rank says.
 MESSAGES = {
     "unequal slices": "the slice of rank 0 has length 40 and that of rank 1 has length 39, expected slices of equal length",
@@ -121,6 +140,9 @@ MESSAGES = {
     "another head": "rank 0 and rank 1 differ in the heads of v: 4 and 2",
     "another function": "rank 0 and rank 1 differ in the axes of the gates: 4 and 3",
     "another scale": "rank 0 and rank 1 differ in the scale",
+    "beta on one rank": "rank 0 and rank 1 differ in the presence of beta or an initial state",
+    "a state on one rank": "rank 0 and rank 1 differ in the presence of beta or an initial state",
+    "another eps": "rank 0 and rank 1 differ in the eps",
     "other borders": "rank 0 and rank 1 differ in the cu seqlens",
     "borders of a slice": "cu_seqlens goes from 0 to 40, expected to rise from 0 to 80, which 2 slices of 40 positions have",
     "gradients on one rank": "rank 0 and rank 1 differ in the recording of gradients: 1 and 0",
