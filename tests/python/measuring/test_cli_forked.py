@@ -12,17 +12,9 @@ from conftest import (
     HANG_S, ROOT, children, group_members, is_stopped, processes, records_in, runs, small, strict_json, wait_for,
     write_sweep,
 )  # fmt: skip
-
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "build/libattnbench-python.so").is_file(), reason="the build has no module for methods in Python"
-)
+from python_functions import attnbench, pytestmark  # noqa: F401
 
 GOOD = "def f(q, k, v):\n    return v * 1\n"
-
-
-@pytest.fixture
-def attnbench(forking):
-    return forking
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Inputs, the definition in float64 and comparisons that the tests of recurrent attention share."""
+"""Inputs, the definition in float64 and comparisons that the tests of recurrent attention share. Those of the convolution use `results`."""
 
 import torch
 

@@ -6,6 +6,7 @@ import itertools
 import pytest
 import torch
 from conftest import expect_unchanged_by_autocast, kernels_of
+from recurrent_cases import results
 from torch.nn import functional as F
 
 pytestmark = pytest.mark.usefixtures("operators")
@@ -57,15 +58,6 @@ def example(shape, layout="positions", *, bias=True, state=True, dtype=torch.flo
     given = [x, normal(channels, width).to(dtype), normal(channels).to(dtype) if bias else None]
     given.append(normal(batch, channels, width - 1).to(dtype) if state else None)
     return [None if t is None else t.detach().requires_grad_() for t in given]
-
-
-def results(function, given):
-    """Both results, and the gradients of all tensors that are given, with fixed gradients of the
-    results."""
-    output, state = function(*given)
-    generator = torch.Generator().manual_seed(5)
-    weights = [torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x.dtype) for x in (output, state)]
-    return output, state, *torch.autograd.grad([output, state], [x for x in given if x is not None], weights)
 
 
 def expect_close(found, expected, tolerance):
