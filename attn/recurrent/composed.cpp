@@ -21,8 +21,6 @@ using Tensors = std::vector<Tensor>;
 // number for every feature.
 constexpr int64_t kComposedPositions = 64, kComposedFeaturePositions = 16;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-// The exponential of a smaller number is 0 in float32 and in float64.
-constexpr double kSmallestLogarithm32 = -104, kSmallestLogarithm64 = -745.2;
 
 // Rows of q or k in `dtype`, divided by their lengths if `normalize`.
 Tensor used_rows(const Tensor& x, bool normalize, at::ScalarType dtype) {

@@ -18,4 +18,7 @@ constexpr int64_t checkpoint_numbers(int64_t key_dim, int64_t value_dim) {
   return (key_dim + 15) / 16 * 16 * ((value_dim + 15) / 16 * 16);
 }
 
+// The exponential of a smaller number is 0 in float32 and in float64, so that such a g clears the state.
+constexpr double kSmallestLogarithm32 = -104, kSmallestLogarithm64 = -745.2;
+
 }  // namespace attn

@@ -31,7 +31,7 @@ class RecurrentChunk {
   }
 
  protected:
-  static constexpr float kBorder = -104;  // A lower g clears the state, since e^g is 0 in float32.
+  static constexpr float kBorder = kSmallestLogarithm32;  // a lower g clears the state
 
   // Loads `count` positions from `first` on, and sets their decays. Rows after them become zero.
   void load(int64_t first, int64_t count, bool with_queries) {
