@@ -6,6 +6,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 
+#include <bit>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -18,10 +19,17 @@ namespace {
 // Smaller blocks are cached by the system's allocator itself.
 constexpr size_t kMinBytes = 64 << 10;
 
+// The size of the block for a tensor of so many bytes, which is larger by a sixteenth at most.
+size_t rounded_up(size_t bytes) {
+  const auto step = std::bit_floor(bytes) / 16;
+  return (bytes + step - 1) / step * step;
+}
+
 class CachingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes < kMinBytes) return c10::GetDefaultCPUAllocator()->allocate(bytes);
+    bytes = rounded_up(bytes);
     const std::lock_guard lock(mutex_);
     auto* const data = take(bytes);
     sizes_[data] = bytes;

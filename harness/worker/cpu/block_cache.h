@@ -6,7 +6,8 @@
 
 namespace attnbench {
 
-// As long as it exists, a block of at least 64 KiB that a tensor on the CPU frees is cached for later tensors of the same size.
+// As long as it exists, a block of at least 64 KiB that a tensor on the CPU frees is cached for later tensors of about the same
+// size: sizes are rounded up by at most a sixteenth, so that tensors which grow by a row in each decoding step find a block.
 // Without it, the system's allocator maps such blocks anew in each call, and a good part of the call's time is spent in page
 // faults, in which the operating system (and on virtual machines the host as well) clears the pages. At most one may exist at a
 // time.

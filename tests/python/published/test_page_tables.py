@@ -33,7 +33,7 @@ def test_the_speed_of_recurrent_attention_is_relative_to_its_baseline(tmp_path):
         tmp_path / "results", "recurrent",
         case("linear", 2048, 2.0),
         case("kda", 2048, 4.0, 2.0),
-        case("kda", 65536, 500.0, 2.5, protocol="forward_backward", peak_extra_bytes_per_sample=2**30),
+        case("kda", 8192, 500.0, 2.5, protocol="forward_backward", peak_extra_bytes_per_sample=2**30),
         case("kda", 4096, 0.005, 1.25, protocol="decode"),
         case("kda", 4096, 9.0, 3.0, value_dim=128, head_dim=128),
         case("rivals/transformers-recurrent.py:gated_delta", 2048, 90.0, 9.0),
@@ -48,7 +48,7 @@ def test_the_speed_of_recurrent_attention_is_relative_to_its_baseline(tmp_path):
 def test_the_speed_of_recurrent_attention_is_that_of_eight_heads_on_the_cpu(tmp_path):
     own = case("kda", 2048, 4.0, 2.0)
     heads = {"heads": 16, "kv_heads": 16, "value_heads": 16}
-    long = case("kda", 65536, 500.0, 2.5, protocol="forward_backward", peak_extra_bytes_per_sample=None, peak_extra_bytes=None)
+    long = case("kda", 8192, 500.0, 2.5, protocol="forward_backward", peak_extra_bytes_per_sample=None, peak_extra_bytes=None)
     write(
         tmp_path / "results", "recurrent",
         own, long, own | heads | {"time_per_sample_ms": 9.0}, own | {"value_heads": 16, "time_per_sample_ms": 9.0},

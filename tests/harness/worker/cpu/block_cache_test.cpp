@@ -34,6 +34,14 @@ TEST(BlockCache, HandsOutACachedBlockOfTheSameSize) {
   EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
+// A method that computes the whole prefix in each decoding step has scores that grow by a row and a column.
+TEST(BlockCache, ServesTensorsThatGrowFromOneCallToTheNext) {
+  const BlockCache cache(64 * kMiB);
+  const auto* const first = bytes(8 * 1025 * 1025).data_ptr();
+  for (int64_t length = 1026; length < 1034; ++length) EXPECT_EQ(bytes(8 * length * length).data_ptr(), first) << length;
+  EXPECT_LE(cache.cached_bytes(), 9 * kMiB);
+}
+
 TEST(BlockCache, CachesNoMoreThanItsLimit) {
   const BlockCache cache(10 * kMiB);
   { const auto a = bytes(6 * kMiB), b = bytes(6 * kMiB); }
