@@ -45,6 +45,9 @@ void ResultFolder::drop_processes(const std::set<std::string>& keys) {
 void ResultFolder::set_aside() {
   record_log_.set_aside("records.previous.jsonl");
   process_log_.set_aside("processes.previous.jsonl");
+  const std::filesystem::path folder(path_);
+  if (std::filesystem::exists(folder / kEnvironmentFile))
+    std::filesystem::rename(folder / kEnvironmentFile, folder / "environment.previous.json");
   records_ = {};
 }
 

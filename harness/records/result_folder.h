@@ -39,8 +39,8 @@ class ResultFolder {
   // Writes records.jsonl again with one line for each case: first the cases with these keys, in this order, then all others.
   void arrange(const std::vector<std::string>& keys);
 
-  // Renames records.jsonl and processes.jsonl to records.previous.jsonl and processes.previous.jsonl, which replaces older files
-  // of these names, and starts without records.
+  // Renames records.jsonl to records.previous.jsonl, and processes.jsonl and environment.json in the same way, which replaces
+  // older files of these names. Starts without records, and without the ceilings of another machine or build.
   void set_aside();
 
   // The contents of environment.json; null when there is none yet.

@@ -262,6 +262,19 @@ def test_records_of_another_build_are_not_mixed(attnbench, canned, workers, tmp_
     assert log_of(tmp_path / "out") == after
 
 
+def test_ceilings_of_another_machine_are_set_aside_with_its_records(attnbench, canned, workers, tmp_path, sweep):
+    canned("sweep", sweep, "--out", "out")
+    file = tmp_path / "out/environment.json"
+    older = json.loads(file.read_text())
+    older["ceilings"]["read_gb_s"] = older["ceilings_of_rounds"][0]["read_gb_s"] = 1e9
+    file.write_text(json.dumps(older))
+    newer = attnbench.with_worker(workers.make(measure="good", environment={"cpu_model": "another"}))
+    newer("sweep", sweep, "--out", "out", "--resume", "stale")
+    now = json.loads(file.read_text())
+    assert [c["read_gb_s"] < 1e9 for c in [now["ceilings"], *now["ceilings_of_rounds"]]] == [True] * 2
+    assert json.loads((tmp_path / "out/environment.previous.json").read_text()) == older
+
+
 def test_records_of_two_states_of_a_working_tree_are_not_mixed(attnbench, canned, workers, tmp_path, sweep):
     edited = {"dirty": True, "changes_digest": "0123456789ab"}
     attnbench.with_worker(workers.make(measure="good", environment=edited))("sweep", sweep, "--out", "out")
