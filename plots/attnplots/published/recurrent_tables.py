@@ -16,8 +16,9 @@ SETTING = {
     "device": "cpu", "dtype": "float32", "causal": True, "heads": 8, "kv_heads": 8, "value_heads": 8, "head_dim": 64, "value_dim": 64,
 }  # fmt: skip
 # The columns of the table: the protocol and the length, or the position of a decoded token.
-PASSES = (("forward", 2048), ("forward_backward", 2048), ("forward_backward", 8192), ("decode", 4096))
-HEADS = ("forward, N = 2,048", "with gradients, N = 2,048", "with gradients, N = 8,192", "a decoded token")
+LONGEST = 8192
+PASSES = (("forward", 2048), ("forward_backward", 2048), ("forward_backward", LONGEST), ("decode", 4096))
+HEADS = ("forward, N = 2,048", "with gradients, N = 2,048", f"with gradients, N = {LONGEST:,}", "a decoded token")
 
 
 def _time(record: Record | None) -> str:
@@ -49,7 +50,7 @@ def speed_table(root: Path) -> list[str]:
         longest = known[2]
         rows.append([f"`{method}`", *map(_time, known), bytes_text(longest[MEMORY]) if longest else "not measured"])
     return [
-        *verdicts.table(["method", *HEADS, "memory, N = 8,192"], rows),
+        *verdicts.table(["method", *HEADS, f"memory, N = {LONGEST:,}"], rows),
         f"One sequence, 8 heads of 64, float32. In brackets: tokens a second divided by those of `{BASELINE}`, measured in turns. Memory: the peak above "
         f"the inputs, outputs and gradients included. Measured on {linked_provenance(root, folder, own)}.",
     ]

@@ -31,6 +31,14 @@ def test_both_lists_are_run_by_default():
     assert "build/attnbench sweep figure1" in commands and "build/attnbench train copy-task-short" in commands
 
 
+def test_the_page_about_sweeps_has_the_minutes_of_the_list():
+    told = {}
+    for names, minutes in re.findall(r"^\| (`.*?`) \|.*\| ([\d, ]+) \|$", (ROOT / "docs/sweeps.md").read_text("utf-8"), re.M):
+        told |= zip(re.findall(r"`(.+?)`", names), map(int, minutes.split(", ")), strict=True)
+    parts = {re.search(r"sweep (\S+)", what)[1]: minutes for minutes, what in dry_run("sweeps")[0]}
+    assert {name: told.get(name) for name in parts} == parts
+
+
 def test_every_published_sweep_has_enough_processes(attnbench):
     names = {re.search(r"sweep (\S+)", what)[1] for _, what in dry_run("sweeps")[0]}
     for name in names - {"quality"}:  # whose times need not be exact
