@@ -115,6 +115,7 @@ std::vector<Column> declare() {
       {"process_ratios", numbers, "", "ratio",
        "for each process the median ratio of neighbouring samples of which neither was disturbed"},
       {"baseline_median_ms", number, "ms", "ratio", "median time of the baseline beside the case"},
+      {"baseline_digest", text, "", "ratio", "results_digest of the baseline"},
       {"baseline_samples_ms", numbers, "ms", "ratio", "samples of the baseline, in the order of the samples that they neighbour"},
 
       {"disturbed_samples", integer, "", "disturbance",
@@ -185,6 +186,9 @@ std::vector<Column> declare() {
 
       {"nondeterminism", number, "", "agreement",
        "largest difference between two calls with the same inputs, relative to the largest entry; 0 if they are equal"},
+      {"results_digest", text, "", "agreement",
+       "digest of the results at the timed size. A later process of the case whose results have the digest of compared ones does "
+       "not compare them again: it has no errors of its own"},
       {"unverified", boolean, "", "agreement", "true if the method has no reference that its results could be compared with"},
 
       {"python", text, "", "python", "version of Python and of its torch; this and the next columns are of methods in Python"},

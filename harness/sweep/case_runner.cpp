@@ -102,17 +102,19 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
 
 namespace {
 
-std::vector<std::string> measure_arguments(const ProcessOptions& options) {
+// `digest` is that of the results which an earlier process has compared, or empty.
+std::vector<std::string> measure_arguments(const ProcessOptions& options, const std::string& digest) {
   std::vector<std::string> arguments;
   // The agreement at the small size does not depend on the process, so it is checked in the first one.
   if (!options.is_first) arguments.emplace_back("--no-small-check");
+  if (!digest.empty()) arguments.push_back("--compared=" + digest);
   if (options.best_arithmetic_us > 0) arguments.push_back(fmt::format("--best-probe={:.4g}", options.best_arithmetic_us));
   return arguments;
 }
 
 // The quality of a case does not depend on the process either, and is no part of a comparison of builds.
 std::vector<std::string> measure_arguments_of_case(const ProcessOptions& options) {
-  auto arguments = measure_arguments(options);
+  auto arguments = measure_arguments(options, options.digest);
   if (options.is_first) arguments.emplace_back("--quality");
   return arguments;
 }
@@ -156,10 +158,12 @@ Record run_alone(const WorkerProgram& worker, const PlannedCase& planned, const 
 
 Record run_after_each_other(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
   Record baseline, record;
+  auto of_baseline = options;
+  of_baseline.digest = options.baseline_digest;
   const bool begins = options.random % 2 == 0;
-  if (!begins) baseline = run_alone(worker, *measured.baseline, options);
+  if (!begins) baseline = run_alone(worker, *measured.baseline, of_baseline);
   record = run_alone(worker, measured, options);
-  if (begins) baseline = run_alone(worker, *measured.baseline, options);
+  if (begins) baseline = run_alone(worker, *measured.baseline, of_baseline);
   if (!record.measured()) return record;
   if (baseline.measured()) add_ratio(record, baseline, kInProcesses);
   else set_no_baseline(record, failure_of(baseline));
@@ -167,8 +171,9 @@ Record run_after_each_other(const WorkerProgram& worker, const MeasuredCase& mea
 }
 
 Record run_beside_baseline(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
-  std::vector<CaseOfBuild> sides = {{worker, asked_case(measured), measure_arguments_of_case(options)},
-                                    {worker, asked_case(*measured.baseline), measure_arguments(options)}};
+  std::vector<CaseOfBuild> sides = {
+      {worker, asked_case(measured), measure_arguments_of_case(options)},
+      {worker, asked_case(*measured.baseline), measure_arguments(options, options.baseline_digest)}};
   const size_t place = options.random % 2;
   if (place == 1) std::swap(sides[0], sides[1]);
   const auto answers = run_in_turns(sides, options.random / 2);
@@ -250,6 +255,11 @@ WorkerProgram worker_for(const WorkerProgram& worker, const std::vector<Case>& c
 ProcessOptions next_process(const std::vector<Record>& processes) {
   ProcessOptions options;
   options.is_first = processes.empty();
+  // The first process has compared its results, because it was told of none.
+  if (!processes.empty() && processes.front().measured()) {
+    options.digest = processes.front().text("results_digest");
+    options.baseline_digest = processes.front().text("baseline_digest");
+  }
   for (const auto& process : processes) {
     const auto best = process.number("probe_best_arithmetic_us");
     if (best > 0 && (options.best_arithmetic_us == 0 || best < options.best_arithmetic_us)) options.best_arithmetic_us = best;

@@ -30,6 +30,7 @@ struct MeasuredCase : PlannedCase {
 struct ProcessOptions {
   bool is_first = true;                                  // the first process also checks the agreement at a small size
   double best_arithmetic_us = 0;                         // the best time of the arithmetic probe in earlier processes, or 0
+  std::string digest = {}, baseline_digest = {};         // of results that earlier processes have compared, or empty
   uint64_t random = 0;                                   // a random number, which chooses who begins
   std::optional<NoBaseline> no_baseline = std::nullopt;  // why the baseline does not run, although the case has one
 };

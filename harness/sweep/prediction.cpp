@@ -125,10 +125,12 @@ double start_s(const Record& planned) {
   return costs.start_s + (planned.has("python") ? costs.python_s : 0) + (planned.get("sets_up") == true ? costs.setup_s : 0);
 }
 
-// The seconds that a process spends on its inputs, the comparison with the reference among them.
-double inputs_s(const Record& planned) {
+double inputs_s(const Record& planned) { return kProcessCosts.inputs_s_per_gb * inputs_gb(planned); }
+
+// The seconds in which the first process compares its results with the reference. Later ones find that theirs have the same bits.
+double reference_s(const Record& planned) {
   const bool has_causal_gradients = planned.get("causal") == true && planned.text("protocol") == "forward_backward";
-  return (kProcessCosts.inputs_s_per_gb + (has_causal_gradients ? kProcessCosts.causal_gradients_s_per_gb : 0)) *
+  return (kProcessCosts.reference_s_per_gb + (has_causal_gradients ? kProcessCosts.causal_gradients_s_per_gb : 0)) *
          inputs_gb(planned);
 }
 
@@ -176,7 +178,9 @@ double process_count(const Record& planned) {
 double predicted_case_s(const Record& planned, const Record* baseline) {
   if (planned.has("outcome")) return 0;
   const auto seeds = planned.has("quality_seeds") ? planned.number("quality_seeds") : 0;
-  const auto first_s = kProcessCosts.small_check_s + kProcessCosts.quality_s_per_gb * seeds * inputs_gb(planned);
+  const bool has_baseline = baseline && !baseline->has("outcome");
+  const auto first_s = kProcessCosts.small_check_s + kProcessCosts.quality_s_per_gb * seeds * inputs_gb(planned) +
+                       reference_s(planned) + (has_baseline ? reference_s(*baseline) : 0);
   return process_count(planned) * std::min(process_s(planned, baseline), planned.number("deadline_s")) + first_s;
 }
 

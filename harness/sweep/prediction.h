@@ -72,7 +72,8 @@ struct ProcessCosts {
   double start_s = 0.24;                 // to start a worker, load LibTorch, probe the machine, and end
   double python_s = 0.65;                // to start Python in the worker, and import torch there, for a method in Python
   double setup_s = 9;                    // for a method in Python that prepares its calls, which most do with torch.compile
-  double inputs_s_per_gb = 3;            // to draw the inputs, compare with the reference, and free them
+  double inputs_s_per_gb = 1.6;          // to draw the inputs, check that calls do not change them, and free them
+  double reference_s_per_gb = 1.4;       // of the first process of a case: to compare with the reference
   double causal_gradients_s_per_gb = 8;  // more than that, for the reference of causal gradients
   double pages_s_per_gb = 0.9;     // to get memory for intermediate results from the system: three times, since the caches of
                                    // memory are empty in the first call, the first warm-up call, and the memory pass

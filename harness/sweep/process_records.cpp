@@ -144,6 +144,7 @@ void add_ratio(Record& record, const Record& baseline, std::string_view pairing)
   record.set("baseline_samples_ms", samples);
   record.set("baseline_disturbances", shares);
   record.set("baseline_median_ms", baseline.number("time_median_ms"));
+  record.set("baseline_digest", baseline.get("results_digest"));
   if (pairing == kInProcesses)
     return record.set("ratio_median", record.number("time_median_ms") / baseline.number("time_median_ms"));
   auto [ratios, disturbed] = counted_ratios(record.numbers("time_samples_ms"), record.numbers("sample_disturbances"), samples,

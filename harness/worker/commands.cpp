@@ -142,6 +142,10 @@ int run_worker_command(int argc, char** argv) {
                             "do not check the agreement at a small size, because another process has done so");
   bool quality = false;
   measure_command->add_flag("--quality", quality, "compare the outputs with exact attention, too");
+  std::string compared_digest;
+  measure_command->add_option("--compared", compared_digest,
+                              "digest of results that another process has compared with the reference; results with the same "
+                              "bits are not compared again");
   double best_probe_us = 0;
   measure_command->add_option("--best-probe", best_probe_us, "best time of the arithmetic probe so far, in microseconds");
   int processor = -1;
@@ -168,7 +172,7 @@ int run_worker_command(int argc, char** argv) {
     if (*measure_command) {
       std::optional<Turns> taken;
       if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
-      const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, quality, best_probe_us};
+      const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, quality, best_probe_us, compared_digest};
       answer_each(answer, plugins, [&](const Case& c) { return measure(c, options, context); });
     }
     // All answers are written. This skips the destructors: those of LibTorch's operators take a fifth of the time of a short

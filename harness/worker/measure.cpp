@@ -50,6 +50,7 @@ Record measure(const Case& c, const MeasureOptions& options, const WorkerContext
     if (!subject) return;
     subject->checks_small = options.small_check;
     subject->takes_quality = options.quality;
+    subject->compared_digest = options.compared_digest;
     auto& device = *subject->device;
     const BoundThreads bound(c.device == "cpu" ? c.threads : 0);
     record.set("threads_bound", bound.are_bound());

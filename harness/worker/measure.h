@@ -3,6 +3,8 @@
 // "failed".
 #pragma once
 
+#include <string>
+
 #include "harness/schema/record.h"
 #include "harness/worker/context.h"
 #include "harness/worker/timing/turns.h"
@@ -14,6 +16,9 @@ struct MeasureOptions {
   bool small_check = true;        // false if another process has checked the agreement at a small size
   bool quality = false;           // whether to take the quality columns
   double best_arithmetic_us = 0;  // the best time of the arithmetic probe in earlier processes, or 0
+  // The digest of results that another process has compared with the reference, or empty. Results with the same bits are not
+  // compared again.
+  std::string compared_digest = {};
 };
 
 // Checks the agreement, takes timed samples and measures the memory, as the case's protocol says.

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "attn/refusal.h"
+#include "harness/worker/checks/digest.h"
 #include "harness/worker/methods/foreign_method.h"
 #include "harness/worker/methods/methods.h"
 #include "harness/worker/methods/ranks.h"
@@ -98,6 +99,12 @@ ReferenceNeed Subject::need_of_reference(int64_t used_bytes) const {
   return {.budget_bytes = double(c.memory_limit_bytes - used_bytes),
           .with_gradients = protocol->id() == attn::Protocol::forward_backward,
           .all_rows = other && other->reference_computes_all_rows()};
+}
+
+bool Subject::were_compared(const Results& results, Record& record) const {
+  const auto digest = digest_of(results);
+  record.set("results_digest", digest);
+  return digest == compared_digest;
 }
 
 void restore_settings(const ProcessSettings& before, const std::string& what, Record& record) {

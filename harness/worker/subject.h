@@ -29,8 +29,13 @@ struct Subject {
   WorkerContext context = {};
   bool checks_small = true;    // whether measuring it checks the agreement at a small size, too
   bool takes_quality = false;  // whether measuring it takes the quality columns, too
+  // The digest of results that another process has compared with the reference, or empty. Results with the same bits are not
+  // compared again.
+  std::string compared_digest = {};
 
   uint64_t seed() const { return uint64_t(c.seed); }
+  // Sets the digest of results in the record, and returns whether another process has compared results with the same bits.
+  bool were_compared(const Results& results, Record& record) const;
   CallInputs make_inputs(const attn::Problem& p) const { return protocol->make_inputs(p, seed(), source); }
   // What the reference needs, and the memory that is left for it while `used_bytes` of the memory budget are in use.
   ReferenceNeed need_of_reference(int64_t used_bytes) const;

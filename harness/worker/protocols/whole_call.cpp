@@ -70,6 +70,10 @@ std::optional<double> checked_first_call(const Subject& subject, const CallInput
   }
   record.set("implementation", subject.method->implementation());
   if (!check_memory(restricted, sums, first, record)) return std::nullopt;
+  if (subject.were_compared(first, record)) {
+    if (first.state && !check_state(record, *subject.method, *first.state)) return std::nullopt;
+    return elapsed.wall_s;
+  }
   {
     // A reference of a long sequence would otherwise spend half its time in page faults, because its tensors are large.
     const auto cached = device.cache_memory(subject.c, used_bytes);

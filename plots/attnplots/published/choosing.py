@@ -138,7 +138,7 @@ def quality_choices(found: Sequence[Record]) -> list[Choice]:
         "replacing the softmax of a trained model without training it again",
         series_name(ordered[0]) if ordered[0]["quality_row_error_median"] < CLOSE else "nothing: train it again",
         f"median error of a row relative to exact attention, N = {QUALITY_LENGTH:,}, peaked attention: {of}; "
-        f"an output of zeros has {ordered[0]['quality_of_zero_row_error_median']:.0f}",
+        f"an output of zeros has the error {ordered[0]['quality_of_zero_row_error_median']:.0f}",
     )]  # fmt: skip
 
 
@@ -178,6 +178,12 @@ def _size_at_longest(of: Sequence[Record | None], column: str) -> str:
     return f"{bytes_text(last[column])} at {last['query_len']:,}" if last else "not measured"
 
 
+def _heads(found: Sequence[Record]) -> str:
+    """The heads of records, their dimensions and dtypes, in words."""
+    dtypes = ", ".join(sorted({r["dtype"] for r in found}))
+    return f"{span(r['heads'] for r in found)} heads of {span(r['head_dim'] for r in found)}, {dtypes}"
+
+
 def training_table(root: Path, shown: Sequence[str] = ()) -> list[str]:
     """Time and memory of a training step by method and length: of the series that are `shown`, or of all."""
     folder, found = load_measured(root, TRAINING)
@@ -192,7 +198,7 @@ def training_table(root: Path, shown: Sequence[str] = ()) -> list[str]:
     head = ["method", *(f"N = {n:,}" for n in lengths), "memory"]
     return [
         *verdicts.table(head, rows),
-        "Forward and backward of one causal sequence, 8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found) + ".",
+        f"Forward and backward of one causal sequence, {_heads(found)}. Measured on {linked_provenance(root, folder, found)}.",
     ]
 
 
@@ -209,7 +215,7 @@ def decoding_table(root: Path) -> list[str]:
         if any(known)
     ]
     head = ["method", *(f"token {n:,}" for n in lengths), "state"]
-    return [*verdicts.table(head, rows), "8 heads of 64, float32. Measured on " + linked_provenance(root, folder, found) + "."]
+    return [*verdicts.table(head, rows), f"{_heads(found)}. Measured on {linked_provenance(root, folder, found)}."]
 
 
 def quality_table(root: Path) -> list[str]:
@@ -227,8 +233,8 @@ def quality_table(root: Path) -> list[str]:
     heads = [f"{level:g} ({100 * share[level]:.2g} % of the keys)" if share[level] else f"{level:g}" for level in levels]
     return [
         *verdicts.table(["method", *heads], rows),
-        f"Median error of a row, relative to exact attention, causal, N = {QUALITY_LENGTH:,}; an output of zeros has 1. A column is a concentration, "
-        f"with the share of the keys to which a row attends. {span(r['heads'] for r in own)} heads of {span(r['head_dim'] for r in own)}. Measured on {linked_provenance(root, folder, own)}.",
+        f"Median error of a row, relative to exact attention, causal, N = {QUALITY_LENGTH:,}; an output of zeros has the error 1. A column is a concentration, "
+        f"the standard deviation of the scores, with the share of the keys to which a row attends. {_heads(own)}. Measured on {linked_provenance(root, folder, own)}.",
     ]
 
 

@@ -221,8 +221,7 @@ def _compared(by_method: dict[str, list[Row]], datasets: Sequence[str]) -> list[
         softmax, cached, linear = (alone[method]["s_per_image"] for method in needed)
         in_batches = best["linear"]["images_per_s"] / best["stateful-softmax"]["images_per_s"]
         sentences.append(
-            f"For {name}, the cache of keys and values alone makes softmax {amount(softmax / cached)} times as "
-            f"fast, and linear attention is another {amount(cached / linear)} times as fast alone and "
-            f"{amount(in_batches)} times in batches."
+            f"For {name}, a cache of keys and values makes softmax {amount(softmax / cached)} times as fast. Linear attention is "
+            f"{amount(cached / linear)} times as fast as that for a single image, and {amount(in_batches)} times in batches."
         )
     return sentences

@@ -92,7 +92,10 @@ def sweep_lines(folders: Sequence[Folder]) -> Lines:
             column["head"] = f"× as fast as {data.method_text(reference)}" if reference else ""
     axes = varying(together)
     usual = [*FIRST, *(name for name in axes if name != "key_len"), *USUAL]
-    usual = [name for name in usual if reference or name != "_factor"]
+    # A recorded ratio to the reference itself would be about the reciprocal of the factor.
+    baselines = {r["baseline"] for _, r in everything if r.get("baseline")}
+    left_out = {"_factor"} if not reference else {"ratio_median"} if baselines == {reference} else set()
+    usual = [name for name in usual if name not in left_out]
     several = ["_folder"] if len(folders) > 1 else []
     return Lines(columns, [name for name in (*several, *usual) if name in names], rows)
 

@@ -152,7 +152,8 @@ TEST(PredictedCase, CountsWhatAProcessDoesBesidesItsCalls) {
   EXPECT_NEAR(more("sets_up", false), 0, 1e-6);
   EXPECT_NEAR(more("predicted_peak_bytes", 2e9), 2 * kCosts.pages_s_per_gb, 1e-6);
   // 3e8 tokens of three numbers in float32 are 3.6 GB.
-  EXPECT_NEAR(more("batch", 300'000'000), 3.6 * kCosts.inputs_s_per_gb + 3.6 * 5 * kCosts.quality_s_per_gb, 1e-3);
+  EXPECT_NEAR(more("batch", 300'000'000),
+              3.6 * (kCosts.inputs_s_per_gb + kCosts.reference_s_per_gb + 5 * kCosts.quality_s_per_gb), 1e-3);
   EXPECT_NEAR(more("processes", 4), 3 * (case_s(plain, 10) - kCosts.small_check_s), 1e-6);
 }
 
@@ -170,9 +171,18 @@ TEST(PredictedCase, ACaseAndItsBaselineStartSideBySideAndTakeTurns) {
   const auto before_s = predicted_case_s(planned, &baseline);
   baseline.set("batch", 62'500'000);
   baseline.set("protocol", "forward_backward");
-  EXPECT_NEAR(predicted_case_s(planned, &baseline) - before_s, kCosts.inputs_s_per_gb, 1e-6);
+  const auto per_gb = kCosts.inputs_s_per_gb + kCosts.reference_s_per_gb;
+  EXPECT_NEAR(predicted_case_s(planned, &baseline) - before_s, per_gb, 1e-6);
   baseline.set("causal", true);
-  EXPECT_NEAR(predicted_case_s(planned, &baseline) - before_s, kCosts.inputs_s_per_gb + kCosts.causal_gradients_s_per_gb, 1e-6);
+  EXPECT_NEAR(predicted_case_s(planned, &baseline) - before_s, per_gb + kCosts.causal_gradients_s_per_gb, 1e-6);
+  // Later processes do not compare again.
+  const auto of_processes = [&](int count) {
+    planned.set("processes", count);
+    return predicted_case_s(planned, &baseline);
+  };
+  const auto later_s = of_processes(4) - of_processes(3);
+  EXPECT_NEAR(of_processes(1) - later_s, kCosts.small_check_s + kCosts.reference_s_per_gb + kCosts.causal_gradients_s_per_gb,
+              1e-3);
   baseline.set_skipped(kind::unsupported, "cannot");
   EXPECT_EQ(predicted_case_s(planned, &baseline), predicted_case_s(planned));
 }

@@ -222,6 +222,34 @@ TEST(Measure, AMethodWhoseHeadsAndBatchEntriesDifferIsRight) {
   }
 }
 
+TEST(Measure, ResultsWithTheBitsOfComparedOnesAreNotComparedAgain) {
+  for (const auto* protocol : {"forward", "forward_backward", "prefill", "decode"}) {
+    SCOPED_TRACE(protocol);
+    auto c = quick_case("linear", 300);
+    c.protocol = protocol;
+    c.causal = true;
+    const auto first = measured(c);
+    EXPECT_TRUE(first.has("max_rel_error") && first.has("rows_checked"));
+    const auto digest = first.text("results_digest");
+    const auto later = [&](const std::string& compared) {
+      return measure(c, {.small_check = false, .compared_digest = compared});
+    };
+    const auto same = later(digest), other = later("0123456789abcdef");
+    for (const auto& record : {same, other}) {
+      EXPECT_TRUE(record.measured()) << record.text("reason");
+      EXPECT_EQ(record.text("results_digest"), digest);
+    }
+    EXPECT_FALSE(same.has("max_rel_error") || same.has("rows_checked"));
+    EXPECT_TRUE(other.has("max_rel_error") && other.has("rows_checked"));
+  }
+}
+
+TEST(Measure, WrongResultsAreInvalidAlthoughOtherBitsWereCompared) {
+  auto c = quick_case("test-wrong-when-long", 700);
+  const auto record = measure(c, {.small_check = false, .compared_digest = "0123456789abcdef"});
+  EXPECT_EQ(record.text("failure_kind"), kind::invalid);
+}
+
 TEST(Measure, NanAndInfinityAreInvalid) {
   for (const auto* method : {"test-nan", "test-infinite"})
     EXPECT_EQ(expect_failure(quick_case(method), kind::invalid).text("reason"), "NaN or infinity in the results");

@@ -1,6 +1,7 @@
 """Tests of the rounds of a sweep: each visits every case once, in a random order, in a fresh process."""
 
 import json
+import re
 import signal
 
 import pytest
@@ -72,10 +73,30 @@ def test_the_small_check_and_the_quality_are_those_of_the_first_process_of_a_cas
     assert arguments == ["--quality"] * 4 + ["--no-small-check"] * 8
 
 
+def test_later_processes_are_told_which_results_the_first_has_compared(attnbench, workers, tmp_path):
+    """The baseline runs beside the case, and its results have a digest of their own."""
+    answer = {"outcome": "measured", "implementation": "stand-in", "samples": 5, "warmup_calls": 1, "measured_s": 1}
+    answers = {name: json.dumps(answer | {"time_samples_ms": [1.0] * 5, "results_digest": name}) for name in ("softmax", "linear")}
+    worker = workers.make(
+        measure=f"""case "$request" in *'"method":"softmax"'*) n=softmax; a='{answers["softmax"]}';;"""
+        f""" *) n=linear; a='{answers["linear"]}';; esac; echo "$n $*" >> {tmp_path}/arguments; answer "$a" """
+    )
+    sweep = write_sweep(tmp_path / "s.toml", method="linear", query_len=16, timing={"processes": 2, "baseline": "softmax"})
+    attnbench.with_worker(worker)("sweep", sweep, "--out", "out")
+    told = [re.findall(r"^\w+|--compared=\w+", line) for line in (tmp_path / "arguments").read_text().splitlines()]
+    assert sorted(told[:2]) == [["linear"], ["softmax"]]
+    assert sorted(told[2:]) == [["linear", "--compared=linear"], ["softmax", "--compared=softmax"]]
+
+
 def test_the_flags_of_first_and_later_processes_are_ones_that_the_worker_knows(quick, tmp_path):
     sweep = write_sweep(tmp_path / "s.toml", method="linear", query_len=16, protocol=["forward", "decode"], timing={"processes": 2})
     quick("sweep", sweep, "--out", "out")
-    assert [line["outcome"] for line in processes_in(tmp_path / "out")] == ["measured"] * 4
+    lines = processes_in(tmp_path / "out")
+    assert [line["outcome"] for line in lines] == ["measured"] * 4
+    for protocol in ("forward", "decode"):
+        first, later = (line for line in lines if line["protocol"] == protocol)
+        assert first["results_digest"] == later["results_digest"]
+        assert first["max_rel_error"] is not None and later["max_rel_error"] is None, "the same bits are compared once"
 
 
 def test_a_kill_loses_one_process(attnbench, canned_worker, workers, tmp_path, rounds):

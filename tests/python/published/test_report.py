@@ -164,13 +164,20 @@ def test_each_record_has_its_factor_against_sdpa_beside_its_time(tmp_path):
     assert "_factor" not in usual, "nothing to compare with"
 
 
+def test_ratios_to_several_baselines_stand_beside_the_factor(tmp_path):
+    found = [*rows(baseline="sdpa", ratio_median=0.25), *(certain("lsh-1", n, n / 1e2, baseline="linear", ratio_median=10.0) for n in LENGTHS)]
+    _, usual, _ = factors_of(report(tmp_path, folder(tmp_path, found=found)))
+    assert {"_factor", "ratio_median"} <= set(usual)
+
+
 def test_the_factor_is_against_the_baseline_of_the_sweep_and_the_ratio_that_was_recorded(tmp_path):
     paired = {"baseline": "lsh-1", "ratio_median": 0.25, "ratio_ci_low": 0.24, "ratio_ci_high": 0.26}
     found = [*rows(), *(certain("lsh-1", n, n / 1e2, baseline="lsh-1") for n in LENGTHS)]
     found = [r | paired if r["method"] == "linear" else r for r in found]
     page = report(tmp_path, folder(tmp_path, found=found))
-    head, _, factors = factors_of(page)
+    head, usual, factors = factors_of(page)
     assert head == "× as fast as lsh-1" and factors["linear", 512] == 4
+    assert "ratio_median" not in usual, "the reciprocal of the factor"
     assert "linear 16.4 ms 4.0 × as fast as lsh-1 of 3 methods" in words(page)
 
 
