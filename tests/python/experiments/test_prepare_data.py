@@ -234,7 +234,7 @@ def test_the_same_sentences_give_the_same_features(speech, tmp_path):
     synthesised_speech.write_parts(tmp_path / "again", tmp_path, parts)
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     assert len(files) == 5 + sum(map(len, parts.values()))
-    assert all((tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes() for name in files)
+    assert [str(name) for name in files if (tmp_path / "again" / name).read_bytes() != (folder / name).read_bytes()] == []
 
 
 def test_validation_shares_no_sentence_and_no_voice_with_training():

@@ -277,7 +277,7 @@ def test_the_bound_is_printed_with_its_formula_and_quoted_in_the_document(capsys
             ("one", 2, False), ("one", 2, True), ("matrix", 2, False), ("matrix", 2, True), ("matrix", 3, False), ("matrix", 3, True),
         )
     ]  # fmt: skip
-    said = "the bound is {:.2f} for `linear` ({:.2f} with the backward pass). For the delta rules it is {:.2f} ({:.2f}) with two ranks and {:.2f} ({:.2f}) with more"
+    said = "the bound is {:.2f} for `chunk_linear_attn` ({:.2f} with the backward pass). For the delta rules it is {:.2f} ({:.2f}) with two ranks and {:.2f} ({:.2f}) with more"
     assert said.format(*numbers) in " ".join(page.split())
 
 
