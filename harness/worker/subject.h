@@ -27,11 +27,9 @@ struct Subject {
   InputSource source;
   Device* device;
   WorkerContext context = {};
-  bool checks_small = true;    // whether measuring it checks the agreement at a small size, too
-  bool takes_quality = false;  // whether measuring it takes the quality columns, too
-  // The digest of results that another process has compared with the reference, or empty. Results with the same bits are not
-  // compared again.
-  std::string compared_digest = {};
+  bool checks_small = true;          // whether measuring it checks the agreement at a small size, too
+  bool takes_quality = false;        // whether measuring it takes the quality columns, too
+  std::string compared_digest = {};  // as in MeasureOptions
 
   uint64_t seed() const { return uint64_t(c.seed); }
   // Sets the digest of results in the record, and returns whether another process has compared results with the same bits.

@@ -216,7 +216,7 @@ def repeat_sentences(root: Path) -> list[str]:
     equivalent = sum(c["verdict"] == "equivalent" for c in compared)
     different = sum(c["verdict"] in ("regression", "improvement") for c in compared)
     return [
-        f"`sweeps/repeat.toml` ran twice. A ratio is the time of a case divided by that of its baseline, which took turns with it. "
+        "`sweeps/repeat.toml` ran twice. A ratio is the time of a case divided by that of its baseline, which took turns with it. "
         f"From run to run, {close} of {len(compared)} ratios changed by at most {WITHIN} %; the worst, of `{case['method']}` at "
         f"N = {case['query_len']}, changed by {worst:.1f} %. By the intervals of the changes, `attnbench compare` finds "
         f"{equivalent} equivalent within {WITHIN} % and {different or 'none'} different; "
