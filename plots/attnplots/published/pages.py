@@ -130,7 +130,7 @@ def rivals_table(root: Path) -> list[str]:
     if not rows:
         return ["No other package is measured yet."]
     head = ["package", "our method", "N", *(f"their time / ours, {words}" for words in PASSES.values())]
-    return [*verdicts.table(head, rows), *flex, f"Measured by {'; '.join(sources)}."]
+    return [*verdicts.table(head, rows), " ".join([*flex, f"Measured by {'; '.join(sources)}."])]
 
 
 def _rival_rows(found: Iterable[Record]) -> list[list[str]]:
@@ -172,7 +172,7 @@ def _flex_sentences(records: Iterable[Record]) -> list[str]:
             faster.append(f"{mask} at N = {listed(lengths)}")
     where = f"It is faster {listed(faster)}" if faster else "It is nowhere certain to be faster"
     return [
-        "Two functions of PyTorch were compared as well, in the forward pass: `flex_attention` takes "
+        "Of PyTorch's own functions, `flex_attention` takes in the forward pass "
         f"{listed(parts)}. {where}, by the 95 % intervals of these ratios."
     ]
 
@@ -215,12 +215,13 @@ def repeat_sentences(root: Path) -> list[str]:
     worst, case = changes[0]
     equivalent = sum(c["verdict"] == "equivalent" for c in compared)
     different = sum(c["verdict"] in ("regression", "improvement") for c in compared)
+    undecided = len(compared) - equivalent - different
     return [
         "`sweeps/repeat.toml` ran twice. A ratio is the time of a case divided by that of its baseline, which took turns with it. "
         f"From run to run, {close} of {len(compared)} ratios changed by at most {WITHIN} %; the worst, of `{case['method']}` at "
         f"N = {case['query_len']}, changed by {worst:.1f} %. By the intervals of the changes, `attnbench compare` finds "
         f"{equivalent} equivalent within {WITHIN} % and {different or 'none'} different; "
-        f"{len(compared) - equivalent - different} intervals are too wide to tell.",
+        f"{undecided} {'interval is' if undecided == 1 else 'intervals are'} too wide to tell.",
     ]
 
 
