@@ -13,7 +13,7 @@ from attnplots.published.quoted import NOTHING, linked_provenance, load_measured
 from attnplots.records import crossovers
 from attnplots.records.crossovers import CROSSES, RIVAL
 from attnplots.records.records import Record
-from attnplots.records.words import amount, bytes_text, span, time_text, times_as_fast
+from attnplots.records.words import amount, bytes_text, listed, span, time_text, times_as_fast
 
 TRAINING, DECODING, QUALITY = "today", "decode", "quality"
 TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
@@ -79,9 +79,14 @@ def training_choices(found: Sequence[Record], crosses: dict[str, float]) -> list
             f"N = {longest:,}: {_ranked(_at(exact, longest), TIME, time_text)}",
         ))  # fmt: skip
     fixed = [*_of(found, [*NO_GATES, *GATES])]
-    if crosses:
-        ends = "; ".join(f"`{method}` from N = {at:,.0f} on" for method, at in sorted(crosses.items(), key=lambda x: x[1]))
-        chosen.append(Choice("sequences so short that all pairs cost little", f"`{RIVAL}`", f"faster than `{RIVAL}` are {ends}"))
+    shortest = min((r["query_len"] for r in _of(found, [RIVAL])), default=0)
+    if best := _least(_at([*exact, *fixed], shortest), TIME):
+        ends = listed([f"`{method}` from N = {at:,.0f} on" for method, at in sorted(crosses.items(), key=lambda x: x[1])])
+        faster = f"; faster than `{RIVAL}`: {ends}" if crosses else ""
+        chosen.append(Choice(
+            "sequences so short that all pairs cost little", series_name(best),
+            f"N = {shortest:,}: {_ranked(_at([*exact, *fixed], shortest), TIME, time_text)}{faster}",
+        ))  # fmt: skip
     windows = [r for r in found if (r.get("pattern") or "all") != "all"]
     if windows and (rival := _least(_at(_of(found, [RIVAL]), longest), TIME)) and (best := _least(_at(windows, longest), TIME)):
         chosen.append(Choice(

@@ -205,12 +205,21 @@ def _changes(cases: Sequence[dict[str, Any]]) -> list[tuple[float, dict[str, Any
     return sorted(changes, key=lambda pair: -pair[0])
 
 
+def _ratio_changes(root: Path, runs: Sequence[str], cases: Sequence[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]:
+    """The same for the recorded ratios of these cases, which the figure of the two runs shows; `attnbench compare` estimates the change
+    of a ratio from the processes of both runs, which can differ a little."""
+    before, after = ({records.identity(r): r["ratio_median"] for r in records.load(root / run) if r.get("ratio_median")} for run in runs)
+    keyed = [(records.identity(case["case"]), case["case"]) for case in cases]
+    changes = [(abs(after[key] / before[key] - 1) * 100, case) for key, case in keyed if key in before and key in after]
+    return sorted(changes, key=lambda pair: -pair[0])
+
+
 def repeat_sentences(root: Path) -> list[str]:
     """A paragraph on how much the ratios of two runs of one sweep differ."""
     compared = _compared(root, runs, "ratio") if (runs := _runs(root)) else []
     if not compared:
         return ["Two runs are not measured yet."]
-    changes = _changes(compared)
+    changes = _ratio_changes(root, runs, compared)
     close = sum(change <= WITHIN for change, _ in changes)
     worst, case = changes[0]
     equivalent = sum(c["verdict"] == "equivalent" for c in compared)

@@ -105,5 +105,5 @@ def _with_options(name: str, options: list[tuple[str, str, str]]) -> str:
         if (name, key) == ("lsh", "rounds"):
             name = f"lsh-{value}"
         else:
-            shown.append(value if key == "profile" else f"{key}={value}")
+            shown.append(value if key in ("profile", "implementation") else f"{key}={value}")
     return f"{name} ({', '.join(shown)})" if shown else name

@@ -16,7 +16,7 @@ def case(method, query_len, ms, mib=1.0, **more):
 
 
 TRAINING = [
-    case("sdpa", 512, 4), case("sdpa", 8192, 1000), case("sparse-sdpa", 8192, 800), case("softmax", 8192, 2000),
+    case("sdpa", 512, 4), case("sparse-sdpa", 512, 2), case("linear", 512, 3), case("sdpa", 8192, 1000), case("sparse-sdpa", 8192, 800), case("softmax", 8192, 2000),
     case("sparse-sdpa", 8192, 100, pattern="window:512"), case("sparse-sdpa", 65536, 900, 70, pattern="window:512"),
     case("linear", 8192, 20), case("linear", 65536, 150, 90), case("gated-delta", 65536, 280, 100), case("lsh-1", 65536, 320, 80),
 ]  # fmt: skip
@@ -36,8 +36,10 @@ def test_the_fastest_of_each_kind_is_chosen_at_the_longest_length():
     assert found["the least memory in training"].use == "`sparse-sdpa window:512`"
     window = found["softmax where a token needs only what is near"]
     assert (window.use, window.measured) == ("`sparse-sdpa window:512`", "N = 8,192: 100 ms, 10 × as fast as sdpa")
-    short = found["sequences so short that all pairs cost little"].measured
-    assert short == "faster than `sdpa` are `linear` from N = 64 on; `lsh-1` from N = 1,024 on"
+    short = found["sequences so short that all pairs cost little"]
+    assert short.use == "`sparse-sdpa`"
+    ranked = "N = 512: `sparse-sdpa` 2 ms, `linear` 3 ms, `sdpa` 4 ms"
+    assert short.measured == f"{ranked}; faster than `sdpa`: `linear` from N = 64 on and `lsh-1` from N = 1,024 on"
 
 
 @pytest.mark.parametrize("slow", ["linear", "gated-delta"])
