@@ -172,7 +172,7 @@ def _flex_sentences(records: Iterable[Record]) -> list[str]:
             faster.append(f"{mask} at N = {listed(lengths)}")
     where = f"It is faster {listed(faster)}" if faster else "It is nowhere certain to be faster"
     return [
-        "Of PyTorch's own functions, `flex_attention` takes in the forward pass "
+        "Of PyTorch's own functions, in the forward pass, `flex_attention` takes "
         f"{listed(parts)}. {where}, by the 95 % intervals of these ratios."
     ]
 
