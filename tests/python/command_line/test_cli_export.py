@@ -108,9 +108,9 @@ def test_the_comparison_of_google_benchmark_reads_it(attnbench, tmp_path):
     words = [sys.executable, COMPARE, "--no-color", "benchmarks", tmp_path / "run-1.json", tmp_path / "run-2.json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
-    (line,) = re.findall(r"^linear/forward/query_len:4096\S*_median +([+-]\S+)", done.stdout, re.M)
+    (line,) = re.findall(r"^linear/forward/query_len:2048\S*_median +([+-]\S+)", done.stdout, re.M)
     medians = [next(r["time_median_ms"] for r in records_in(REPEAT / run) if (r["method"], r["protocol"], r["query_len"], r["causal"])
-                    == ("linear", "forward", 4096, False)) for run in ("run-1", "run-2")]  # fmt: skip
+                    == ("linear", "forward", 2048, False)) for run in ("run-1", "run-2")]  # fmt: skip
     assert float(line) == pytest.approx(medians[1] / medians[0] - 1, abs=1e-3)
 
 
