@@ -80,12 +80,13 @@ def training_choices(found: Sequence[Record], crosses: dict[str, float]) -> list
         ))  # fmt: skip
     fixed = [*_of(found, [*NO_GATES, *GATES])]
     shortest = min((r["query_len"] for r in _of(found, [RIVAL])), default=0)
-    if best := _least(_at([*exact, *fixed], shortest), TIME):
+    short = _at([*exact, *fixed], shortest)
+    if best := _least(short, TIME):
         ends = listed([f"`{method}` from N = {at:,.0f} on" for method, at in sorted(crosses.items(), key=lambda x: x[1])])
         faster = f"; faster than `{RIVAL}`: {ends}" if crosses else ""
         chosen.append(Choice(
             "sequences so short that all pairs cost little", series_name(best),
-            f"N = {shortest:,}: {_ranked(_at([*exact, *fixed], shortest), TIME, time_text)}{faster}",
+            f"N = {shortest:,}: {_ranked(short, TIME, time_text)}{faster}",
         ))  # fmt: skip
     windows = [r for r in found if (r.get("pattern") or "all") != "all"]
     if windows and (rival := _least(_at(_of(found, [RIVAL]), longest), TIME)) and (best := _least(_at(windows, longest), TIME)):

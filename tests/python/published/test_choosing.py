@@ -16,7 +16,8 @@ def case(method, query_len, ms, mib=1.0, **more):
 
 
 TRAINING = [
-    case("sdpa", 512, 4), case("sparse-sdpa", 512, 2), case("linear", 512, 3), case("sdpa", 8192, 1000), case("sparse-sdpa", 8192, 800), case("softmax", 8192, 2000),
+    case("sdpa", 512, 4), case("sparse-sdpa", 512, 2), case("linear", 512, 3),
+    case("sdpa", 8192, 1000), case("sparse-sdpa", 8192, 800), case("softmax", 8192, 2000),
     case("sparse-sdpa", 8192, 100, pattern="window:512"), case("sparse-sdpa", 65536, 900, 70, pattern="window:512"),
     case("linear", 8192, 20), case("linear", 65536, 150, 90), case("gated-delta", 65536, 280, 100), case("lsh-1", 65536, 320, 80),
 ]  # fmt: skip
